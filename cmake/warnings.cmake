@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Warnings and sanitizers for our own targets.
+add_library(corral_warnings INTERFACE)
+target_compile_options(corral_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+
+add_library(corral_sanitizers INTERFACE)
+if(CORRAL_SANITIZE)
+  target_compile_options(corral_sanitizers INTERFACE -fsanitize=${CORRAL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(corral_sanitizers INTERFACE -fsanitize=${CORRAL_SANITIZE})
+endif()
+
+# corral_folder(NAME SOURCES… [DEPENDS…]): the library of one folder of src/, static, with exactly these arrows.
+function(corral_folder name)
+  cmake_parse_arguments(arg "OBJECT" "" "SOURCES;DEPENDS" ${ARGN})
+  if(arg_OBJECT)
+    # Self-registering files: the linker drops an unreferenced member of a static library.
+    add_library(corral_${name} OBJECT ${arg_SOURCES})
+  else()
+    add_library(corral_${name} STATIC ${arg_SOURCES})
+  endif()
+  target_include_directories(corral_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(corral_${name} PRIVATE corral_warnings PUBLIC corral_sanitizers ${arg_DEPENDS})
+endfunction()

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything known of one run of a job: plain data that rules and reports read. Unknown is nullopt,
+// never 0. Times are seconds since the job was started; `started_realtime_ns` places them on the
+// wall clock.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu/device.h"
+
+namespace corral::snapshot {
+
+struct PythonFrame {
+  std::string file;
+  std::optional<unsigned> line;
+  std::string function;
+  bool operator==(const PythonFrame&) const = default;
+};
+
+struct NativeFrame {
+  std::string module;        // path of the mapped file; empty when the address is in none
+  std::string function;      // symbol where known, else empty
+  std::uint64_t offset = 0;  // from the module's load base
+  bool operator==(const NativeFrame&) const = default;
+};
+
+// The stack of one event, innermost frame first.
+struct Stack {
+  std::vector<PythonFrame> python;
+  std::vector<NativeFrame> native;
+  // How the Python frames were had: "walker 3.12", "main thread" (racy, another thread's), or why
+  // there are none.
+  std::string python_source;
+};
+
+struct Context {
+  std::optional<unsigned>
+      gpu;  // index in the inventory; nullopt: a device that the inventory does not know
+  std::string gpu_uuid;
+  pid_t pid = 0;
+  std::string process;  // command line for people
+  std::string thread;   // thread name
+  std::optional<int> rank;
+  double time_s = 0;
+  std::optional<double> ended_s;
+  std::string call;  // "cuDevicePrimaryCtxRetain"
+  bool stray = false;
+  std::string finding;  // id of the finding that explains it; empty when none does
+  Stack stack;
+  std::optional<PythonFrame> culprit;
+};
+
+// One cuInit: what was known when the driver read its variables.
+struct Init {
+  pid_t pid = 0;
+  std::string process;
+  double time_s = 0;
+  int result = 0;                              // CUresult
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES; nullopt: not set
+  std::optional<std::string> device_order;
+  Stack stack;
+  std::optional<PythonFrame> culprit;
+};
+
+struct Sample {
+  double time_s = 0;
+  std::optional<std::uint64_t> memory_used_bytes;
+  std::optional<double> power_w;
+  std::optional<unsigned> sm_clock_mhz;
+};
+
+// One process on one GPU, as NVML listed it.
+struct GpuProcess {
+  pid_t pid = 0;
+  std::optional<std::uint64_t> memory_bytes;
+  bool of_job = false;
+  std::string command;
+};
+
+// One GPU over the run.
+struct GpuRun {
+  gpu::Gpu gpu;
+  bool allowed = false;
+  std::vector<Sample> samples;       // time_s < 0: before the job
+  std::optional<unsigned> contexts;  // of the job, by the traces; nullopt: nothing was observed
+  std::optional<std::uint64_t> job_memory_peak_bytes;  // by NVML's process list
+  std::vector<GpuProcess> processes;       // every process ever seen on it during the run
+  std::optional<bool> process_list_known;  // false: NVML gave none (permission, not supported)
+  std::string state;                       // "", "lost", "not available: …"
+};
+
+struct Unobserved {
+  pid_t pid = 0;
+  std::string process;
+  std::string why;  // "static binary", "opened the driver by its path", …
+};
+
+struct Orphan {
+  pid_t pid = 0;
+  std::string process;
+  std::vector<unsigned> gpus;  // on which it still holds memory, by NVML
+};
+
+struct Coverage {
+  unsigned processes = 0;  // processes of the job that had the driver mapped
+  unsigned observed = 0;   // of those, with a trace
+  std::vector<Unobserved> unobserved;
+  std::uint64_t records_lost = 0;
+};
+
+struct Exit {
+  std::optional<int> code;
+  std::optional<int> signal;
+};
+
+struct Confinement {
+  std::string enforced = "none";  // design.md section 7
+  std::vector<std::string>
+      layers;              // "cgroup v2", "Landlock ABI 7", "seccomp filter", "Landlock scope"
+  bool requested = false;  // a selection was given at all
+  bool tight = false;
+  bool as_root = false;
+  std::vector<std::string> refused;      // node paths that the self-test saw refused
+  std::vector<std::string> not_covered;  // what the promise leaves out here, in words
+};
+
+struct Run {
+  std::string version;
+  bool simulated = false;
+  std::vector<std::string> command;
+  std::int64_t started_realtime_ns = 0;
+  double duration_s = 0;
+  Exit exit;
+  Confinement confinement;
+  std::vector<GpuRun> gpus;
+  std::vector<Context> contexts;
+  std::vector<Init> inits;
+  std::vector<Orphan> orphans;
+  Coverage coverage;
+  std::vector<std::string> notes;  // named degradations of corral itself
+};
+
+}  // namespace corral::snapshot
