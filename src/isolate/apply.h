@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a plan into effect. The only file that knows the order: prepare in the parent, enter in the
+// child between fork and exec, release in the parent when the job has ended.
+#pragma once
+
+#include <linux/filter.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "isolate/cgroup_folder.h"
+#include "isolate/plan.h"
+
+namespace corral::isolate {
+
+// Everything that can be made before the fork. Destroying it removes the job's cgroup if that is
+// empty by then, but only in the process that prepared it: a child that dies between fork and exec
+// leaves the parent's group alone.
+struct Prepared {
+  Plan plan;
+  CgroupFolder cgroup2;
+  CgroupFolder cgroup1;
+  Fd landlock_ruleset;
+  std::vector<sock_filter> filter;
+};
+
+// Parent, before fork: makes the cgroup and loads its program, builds the Landlock rule set and the
+// filter. An error leaves nothing behind. Groups of runs that died are removed on the way.
+Result<Prepared> prepare(const Plan& plan);
+
+// Child, after fork and before exec: joins the cgroup, closes inherited descriptors, restricts
+// itself and tests that every refused node is refused and every allowed one is not. On an error the
+// caller must not exec. The environment of the plan is the caller's to set.
+Result<void> enter(const Prepared& prepared);
+
+// Parent, after the job: removes the cgroup. Returns the processes still in it, in which case the
+// group stays for the next start to remove.
+Result<std::vector<pid_t>> release(Prepared& prepared);
+
+// Every process in the job's cgroup now; empty when the plan has none.
+std::vector<pid_t> members(const Prepared& prepared);
+
+}  // namespace corral::isolate

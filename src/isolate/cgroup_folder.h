@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's own cgroup folder, v1 or v2: made below the current group, joined, and removed again.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+
+namespace corral::isolate {
+
+class CgroupFolder {
+ public:
+  CgroupFolder() = default;
+  CgroupFolder(CgroupFolder&& other) noexcept;
+  CgroupFolder& operator=(CgroupFolder&& other) noexcept;
+  CgroupFolder(const CgroupFolder&) = delete;
+  CgroupFolder& operator=(const CgroupFolder&) = delete;
+  // Removes the folder if it is empty and this is the process that made it.
+  ~CgroupFolder();
+
+  // Makes `parent`/corral-<pid>-<starttime>, named for the calling process.
+  static Result<CgroupFolder> create(const std::string& parent);
+
+  explicit operator bool() const { return !path_.empty(); }
+  const std::string& path() const { return path_; }
+
+  // Moves the calling process in: it writes itself to the cgroup.procs that the parent opened, so
+  // that nothing runs outside in between.
+  Result<void> join() const;
+
+  std::vector<pid_t> members() const;
+
+  // Removes the folder and groups that the job made in it. Processes that are left keep it: they
+  // are returned, and a later remove_stale takes it away.
+  Result<std::vector<pid_t>> remove();
+
+ private:
+  std::string path_;
+  Fd procs_;
+  pid_t maker_ = 0;
+};
+
+// Removes empty corral-<pid>-<starttime> groups below `parent` whose process is gone. Returns how
+// many.
+unsigned remove_stale_cgroups(const std::string& parent);
+
+}  // namespace corral::isolate

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What will be done to confine a job: plain data and pure planning. Nothing here touches the host.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "gpu/device.h"
+#include "isolate/facts.h"
+
+namespace corral::isolate {
+
+enum class Method { automatic, cgroup, landlock, mount, env };
+
+// "auto", "cgroup", "landlock", "mount", "env": the values of --enforce.
+Result<Method> parse_method(std::string_view text);
+std::string_view method_name(Method method);
+
+struct Selection {
+  bool requested = false;         // false: no --gpus; then every GPU stays open
+  std::vector<unsigned> gpus;     // whole GPUs, by index in the inventory
+  std::vector<std::string> migs;  // UUIDs of MIG instances
+};
+
+struct Request {
+  Method method = Method::automatic;
+  bool tight = false;
+  bool allow_unenforced = false;
+  std::vector<std::string> refuse_paths;  // --refuse, absolute
+  gpu::Inventory inventory;
+  Selection allowed;
+  std::vector<std::string> command;  // the job's argv: a docker client in it is named
+};
+
+// One kernel feature, in the order in which the child enters them.
+enum class Layer { cgroup2, cgroup1, landlock, landlock_scope, seccomp };
+
+// "cgroup v2", "cgroup v1", "Landlock", "Landlock scope", "seccomp filter".
+std::string_view layer_name(Layer layer);
+
+struct RefusedNode {
+  Node node;
+  std::string why;      // "GPU 0", "DRM node of GPU 0", "--refuse", "second mount of /dev/nvidia0"
+  bool by_path = true;  // Landlock refuses this name
+  bool self_test = true;  // must fail to open in the child before exec
+
+  bool operator==(const RefusedNode&) const = default;
+};
+
+struct AllowedNode {
+  std::string path;
+  std::string why;
+
+  bool operator==(const AllowedNode&) const = default;
+};
+
+// One environment variable that the launcher sets.
+struct Setting {
+  std::string name;
+  std::string value;
+
+  bool operator==(const Setting&) const = default;
+};
+
+struct Plan {
+  std::vector<Layer> layers;      // empty: nothing is added
+  std::string enforced = "none";  // design section 7; tight: "cgroup+landlock+seccomp"
+  bool requested = false;         // a selection or a --refuse was given at all
+  bool tight = false;
+  bool as_root = false;
+  bool no_new_privs = false;
+
+  std::vector<RefusedNode> refused;  // empty: nothing to refuse
+  std::vector<AllowedNode> allowed;
+  std::vector<Setting> environment;
+  std::vector<std::string> not_covered;  // ways out that stay, one sentence each
+  std::vector<std::string> notes;        // side effects and degradations worth a line
+
+  // For the layers that need them.
+  unsigned landlock_abi = 0;
+  std::vector<std::string> read_only;  // cgroup mounts that Landlock leaves readable only
+  std::string cgroup2_parent;          // folder in which the job's own group is made
+  std::string cgroup1_parent;
+  bool filter_cgroup_exits = false;  // the filter also refuses clone3 and bpf
+
+  bool has(Layer layer) const;
+};
+
+// The paths that a request wants refused, before aliases: nodes of GPUs outside the selection,
+// their DRM nodes, capability nodes of MIG instances outside it, and --refuse. `why` says which.
+struct Wanted {
+  std::string path;
+  std::string why;
+  // Device number where the driver fixes it (195:N), for nodes that do not exist here.
+  std::optional<Node> known;
+};
+std::vector<Wanted> wanted_refusals(const Request& request);
+
+// Pure. An error means that what was asked for is not available here: the text says why and the
+// hint what would work (exit code 125).
+Result<Plan> make_plan(const Request& request, const Host& host);
+
+// read_host_facts and make_plan.
+Result<Plan> plan_for(const Request& request);
+
+// For --dry-run.
+std::string describe(const Plan& plan);
+nlohmann::json to_json(const Plan& plan);
+
+// "cgroup v2", "Landlock ABI 7", "seccomp filter": the layers in words for the report.
+std::vector<std::string> layer_texts(const Plan& plan);
+
+}  // namespace corral::isolate
