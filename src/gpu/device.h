@@ -39,7 +39,8 @@ struct Gpu {
   // Whether this process may open the node as things stand (existing confinement); nullopt: not
   // checked.
   std::optional<bool> accessible;
-  // "lost", "no permission", …: what NVML answered instead of a handle; empty when all is well.
+  // "GPU is lost", "no permission", …: what NVML answered instead of a handle or of its facts;
+  // empty when all is well.
   std::string trouble;
 
   bool operator==(const Gpu&) const = default;
@@ -52,6 +53,9 @@ struct Inventory {
   Source source = Source::none;
   std::string driver_version;  // "580.159.04"; empty when unknown
   bool simulated = false;      // the machine of sim/: every output says so
+  // In /proc/driver/nvidia but not shown to this process by NVML (existing confinement), or
+  // excluded by the driver. They have no number and cannot be selected.
+  std::vector<Gpu> hidden;
   std::vector<std::string>
       notes;  // degradations by name: "NVML: library not found; read /proc/driver/nvidia"
 };
