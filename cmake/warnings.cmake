@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warnings and sanitizers for our own targets.
 add_library(corral_warnings INTERFACE)
-target_compile_options(corral_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+target_compile_options(corral_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion)
+# Clang compiles only the fuzz targets; what it warns of beyond GCC is clang-tidy's to say.
+target_compile_options(corral_warnings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Werror>)
+# For the linker's --gc-sections.
+target_compile_options(corral_warnings INTERFACE -ffunction-sections -fdata-sections)
 
 add_library(corral_sanitizers INTERFACE)
 if(CORRAL_SANITIZE)
   target_compile_options(corral_sanitizers INTERFACE -fsanitize=${CORRAL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(corral_sanitizers INTERFACE -fsanitize=${CORRAL_SANITIZE})
+endif()
+if(CORRAL_FUZZ)
+  target_compile_options(corral_sanitizers INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # corral_folder(NAME SOURCES… [DEPENDS…]): the library of one folder of src/, static, with exactly these arrows.
