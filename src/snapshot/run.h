@@ -125,8 +125,9 @@ struct Confinement {
   bool requested = false;  // a selection was given at all
   bool tight = false;
   bool as_root = false;
-  std::vector<std::string> refused;      // node paths that the self-test saw refused
-  std::vector<std::string> not_covered;  // what the promise leaves out here, in words
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as the job was given it
+  std::vector<std::string> refused;            // node paths that the self-test saw refused
+  std::vector<std::string> not_covered;        // what the promise leaves out here, in words
 };
 
 struct Run {

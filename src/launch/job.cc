@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "host/proc.h"
+
+namespace corral::launch {
+namespace {
+
+constexpr std::int64_t kNsPerMs = 1'000'000;
+constexpr std::int64_t kTickNs = 1000 * kNsPerMs;
+constexpr int kGracePollMs = 20;
+
+// Faults stay deadly, and what cannot be caught stays with the kernel.
+constexpr std::array kNotTaken = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
+                                  SIGILL,  SIGTRAP, SIGSYS,  SIGABRT};
+// Taken, so that they do not stop or end Corral, but never passed on: they speak of this process.
+constexpr std::array kNotForwarded = {SIGCHLD, SIGPIPE, SIGVTALRM, SIGPROF};
+
+sigset_t taken_signals() {
+  sigset_t set;
+  ::sigfillset(&set);
+  for (const int signal : kNotTaken) ::sigdelset(&set, signal);
+  return set;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+StartError exec_error(const std::string& program, int error) {
+  if (error == ENOENT)
+    return {{program + ": not found (the program, or the interpreter in its first line)",
+             "check the spelling and PATH", error},
+            kNotFound};
+  return {{program + ": cannot be executed: " + std::strerror(error),
+           error == EACCES ? "chmod +x, or name its interpreter: python3 " + program : "", error},
+          kCannotExecute};
+}
+
+StartError confine_and_exec(const JobSpec& spec, char* const* argv, char* const* envp) {
+  if (spec.confinement != nullptr)
+    if (auto entered = isolate::enter(*spec.confinement); !entered)
+      return {entered.error(), kCannotSetUp};
+  ::execvpe(argv[0], argv, envp);
+  return exec_error(argv[0], errno);
+}
+
+// What the child says through the pipe when there will be no job: exit code, errno, "what\0hint".
+std::string encode(const StartError& error) {
+  std::string text;
+  for (const int number : {error.exit_code, error.error.sys})
+    text.append(reinterpret_cast<const char*>(&number), sizeof number);
+  return text + error.error.what + '\0' + error.error.hint;
+}
+
+StartError decode(const std::string& text) {
+  int numbers[2];
+  if (text.size() < sizeof numbers)
+    return {{"the job's process ended before it could start the command", "", 0}, kCannotSetUp};
+  std::memcpy(numbers, text.data(), sizeof numbers);
+  const std::string words = text.substr(sizeof numbers);
+  const std::size_t end = std::min(words.find('\0'), words.size());
+  return {{words.substr(0, end), end < words.size() ? words.substr(end + 1) : "", numbers[1]},
+          numbers[0]};
+}
+
+std::string read_to_end(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return text;
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+// A process that descends from this one: when the job signals Corral it signals what it takes for
+// its shell.
+bool descends_from_us(pid_t pid) {
+  while (pid > 1) {
+    if (pid == ::getpid()) return true;
+    const auto stat = host::read_stat(host::Root(), pid);
+    if (!stat) return false;
+    pid = stat->parent;
+  }
+  return false;
+}
+
+// Whether a process outside the job sent it. A terminal's signals come from the kernel and reach
+// the whole group. An alarm set before exec is the kernel's too, but this process alone has it:
+// without Corral it would be the job's.
+bool from_outside(const signalfd_siginfo& info) {
+  if (info.ssi_code > 0) return info.ssi_signo == SIGALRM;
+  return !descends_from_us(static_cast<pid_t>(info.ssi_pid));
+}
+
+bool is_job_control_stop(int signal) {
+  return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+// Stops this process by `signal`, which is blocked or cannot be; returns when it is continued.
+void stop_by(int signal) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, signal);
+  sigset_t before;
+  ::raise(signal);
+  ::sigprocmask(SIG_UNBLOCK, &set, &before);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+class Supervisor {
+ public:
+  Supervisor(pid_t job, const SignalDesk& signals, Canary& canary)
+      : job_(job), signals_(signals), canary_(canary) {}
+
+  // Waits up to `timeout_ms` for signals and handles them all.
+  void handle_signals(int timeout_ms) {
+    pollfd watched{.fd = signals_.fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&watched, 1, timeout_ms) <= 0) return;
+    signalfd_siginfo info{};
+    while (::read(signals_.fd(), &info, sizeof info) == sizeof info) handle(info);
+    reap();
+    // The shell must see a stopped job. One that was stopped by its own pid (kill -STOP) is not the
+    // shell's affair: whoever continues it would not continue us.
+    if (stop_asked_ && stopped_by_ != 0) {
+      stop_by(stopped_by_);
+      stop_asked_ = false;
+      stopped_by_ = 0;
+    }
+  }
+
+  bool ended() const { return ended_; }
+  bool asked_to_end() const { return asked_to_end_; }
+  int wait_status() const { return wait_status_; }
+
+ private:
+  void handle(const signalfd_siginfo& info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (std::ranges::find(kNotForwarded, signal) != kNotForwarded.end()) return;
+    if (is_job_control_stop(signal)) stop_asked_ = true;
+    if (signal == SIGCONT) stop_asked_ = false;
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)
+      asked_to_end_ = true;
+    const bool kernel = info.ssi_code > 0;
+    if (ended_ || !from_outside(info) || (!kernel && canary_.also_received(signal))) return;
+    ::kill(job_, signal);
+  }
+
+  // Everything that ended: the job, and what it orphaned.
+  void reap() {
+    for (;;) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+      if (pid <= 0) return;
+      if (pid != job_) continue;
+      if (WIFSTOPPED(status)) {
+        stopped_by_ = WSTOPSIG(status);
+      } else if (WIFCONTINUED(status)) {
+        stopped_by_ = 0;
+      } else {
+        wait_status_ = status;
+        ended_ = true;
+      }
+    }
+  }
+
+  pid_t job_;
+  const SignalDesk& signals_;
+  Canary& canary_;
+  bool stop_asked_ = false;  // a job control stop reached this process too
+  int stopped_by_ = 0;       // the signal that the job is stopped by now
+  bool ended_ = false;
+  bool asked_to_end_ = false;
+  int wait_status_ = 0;
+};
+
+}  // namespace
+
+Result<SignalDesk> SignalDesk::open() {
+  SignalDesk desk;
+  const sigset_t taken = taken_signals();
+  ::sigprocmask(SIG_BLOCK, &taken, &desk.old_mask_);
+  // Inherited as ignored, the kernel would reap the job and its exit code would be lost.
+  struct sigaction by_default{};
+  by_default.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &by_default, &desk.old_child_action_);
+  desk.fd_ = Fd(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!desk.fd_) return fail_sys("signalfd", errno);
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_sys("become a child subreaper", errno);
+  return desk;
+}
+
+void SignalDesk::restore_for_job() const {
+  ::sigaction(SIGCHLD, &old_child_action_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+StartError exec_in_place(const JobSpec& spec) {
+  const std::vector<char*> argv = pointers(spec.command);
+  const std::vector<char*> envp = pointers(spec.environment.entries());
+  return confine_and_exec(spec, argv.data(), envp.data());
+}
+
+std::expected<pid_t, StartError> start_job(const JobSpec& spec, const SignalDesk& signals) {
+  const std::vector<char*> argv = pointers(spec.command);
+  const std::vector<char*> envp = pointers(spec.environment.entries());
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return std::unexpected(StartError{fail_sys("pipe to the job", errno).error(), kCannotSetUp});
+  Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0)
+    return std::unexpected(StartError{fail_sys("fork the job", errno).error(), kCannotSetUp});
+  if (pid == 0) {
+    reader.close();
+    signals.restore_for_job();
+    const StartError error = confine_and_exec(spec, argv.data(), envp.data());
+    (void)write_all(writer.get(), encode(error));
+    ::_exit(error.exit_code);
+  }
+  writer.close();
+  const std::string message = read_to_end(reader.get());
+  if (message.empty()) return pid;  // closed by exec, or by a death that waitpid will tell
+  ::waitpid(pid, nullptr, 0);
+  return std::unexpected(decode(message));
+}
+
+std::vector<pid_t> job_processes(pid_t canary) {
+  auto pids = host::descendants(host::Root(), ::getpid());
+  if (!pids) return {};
+  std::erase(*pids, canary);
+  return *std::move(pids);
+}
+
+JobEnd supervise(pid_t job, const SignalDesk& signals, Canary& canary, double grace_s,
+                 const std::function<void()>& every_second) {
+  Supervisor supervisor(job, signals, canary);
+  std::int64_t next_tick = monotonic_ns() + kTickNs;
+  const auto tick = [&] {
+    if (monotonic_ns() < next_tick) return;
+    every_second();
+    next_tick = monotonic_ns() + kTickNs;
+  };
+  while (!supervisor.ended()) {
+    const std::int64_t wait_ms =
+        std::max<std::int64_t>(0, (next_tick - monotonic_ns()) / kNsPerMs + 1);
+    supervisor.handle_signals(static_cast<int>(wait_ms));
+    tick();
+  }
+  JobEnd end{.wait_status = supervisor.wait_status(),
+             .grace_used_s = 0,
+             .orphans = job_processes(canary.pid())};
+  const std::int64_t ended = monotonic_ns();
+  const bool interrupted_before = supervisor.asked_to_end();
+  const auto waited_s = [&] { return static_cast<double>(monotonic_ns() - ended) / 1e9; };
+  while (!end.orphans.empty() && waited_s() < grace_s &&
+         supervisor.asked_to_end() == interrupted_before) {
+    supervisor.handle_signals(kGracePollMs);
+    tick();
+    end.orphans = job_processes(canary.pid());
+    end.grace_used_s = waited_s();
+  }
+  return end;
+}
+
+}  // namespace corral::launch

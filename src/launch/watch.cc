@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/watch.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "host/proc.h"
+
+namespace corral::launch {
+namespace {
+
+// What /proc/PID/maps shows: links resolved.
+std::string resolved(const std::string& path) {
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path, error);
+  return error ? path : real.string();
+}
+
+}  // namespace
+
+JobWatch::JobWatch(std::string library_folder, std::string driver)
+    : library_folder_(std::move(library_folder)), driver_(std::move(driver)) {}
+
+void JobWatch::look_at(Entry& entry) {
+  SeenProcess& process = entry.process;
+  // The command changes at exec.
+  if (auto command = host::describe_process(host::Root(), process.pid))
+    process.command = *std::move(command);
+  const auto files = host::mapped_files(host::Root(), process.pid);
+  if (!files) return;
+  const std::string driver = resolved(driver_);
+  const std::string shim =
+      library_folder_.empty() ? "" : resolved(library_folder_ + "/libcuda.so.1");
+  const auto maps = [&](const std::string& path) {
+    return !path.empty() && std::ranges::find(*files, path) != files->end();
+  };
+  process.maps_shim = maps(shim);
+  // A container brings its own driver library: any of that name counts.
+  const bool other = std::ranges::any_of(host::with_basename_prefix(*files, "libcuda.so"),
+                                         [&](const std::string& path) { return path != shim; });
+  process.maps_driver = maps(driver) || other;
+  process.unobserved_why.clear();
+  if (!process.maps_driver || process.maps_shim) return;
+  if (library_folder_.empty()) {
+    process.unobserved_why = "observation was off";
+    return;
+  }
+  const auto path = host::environment_variable(host::Root(), process.pid, "LD_LIBRARY_PATH");
+  const bool kept = path && *path && (*path)->find(library_folder_) != std::string::npos;
+  process.unobserved_why = !path  ? "it uses the driver itself; its environment could not be read"
+                           : kept ? "it opened the driver by its path, not by its name"
+                                  : "its LD_LIBRARY_PATH was reset or replaced";
+}
+
+void JobWatch::look(const std::vector<pid_t>& pids) {
+  ++round_;
+  for (const pid_t pid : pids) {
+    const auto stat = host::read_stat(host::Root(), pid);
+    if (!stat || stat->state == 'Z') continue;
+    Entry& entry = entries_[{pid, stat->start_ticks}];
+    if (entry.process.maps_shim || round_ < entry.next_look) continue;
+    entry.process.pid = pid;
+    entry.process.start_ticks = stat->start_ticks;
+    look_at(entry);
+    entry.next_look = round_ + (1U << std::min(entry.looks++, 5U));
+  }
+}
+
+std::vector<SeenProcess> JobWatch::seen() const {
+  std::vector<SeenProcess> out;
+  for (const auto& [key, entry] : entries_) out.push_back(entry.process);
+  return out;
+}
+
+bool JobWatch::of_job(pid_t pid) const {
+  const auto at = entries_.lower_bound({pid, 0});
+  return at != entries_.end() && at->first.first == pid;
+}
+
+}  // namespace corral::launch

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/run_json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "report/run_summary.h"
+
+namespace corral::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using snapshot::Run;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// Three decimals: what a clock or a power reading is good for.
+Json rounded(double value) { return std::round(value * 1000) / 1000; }
+Json rounded(const std::optional<double>& value) { return value ? rounded(*value) : Json(nullptr); }
+
+Json frame(const snapshot::PythonFrame& frame) {
+  return {{"file", frame.file}, {"line", or_null(frame.line)}, {"function", frame.function}};
+}
+
+Json python(const snapshot::Stack& stack) {
+  Json frames = Json::array();
+  for (const snapshot::PythonFrame& f : stack.python) frames.push_back(frame(f));
+  return frames;
+}
+
+Json native(const snapshot::Stack& stack) {
+  Json frames = Json::array();
+  for (const snapshot::NativeFrame& f : stack.native)
+    frames.push_back({{"module", f.module},
+                      {"function", f.function},
+                      {"offset", fmt::format("{:#x}", f.offset)}});
+  return frames;
+}
+
+Json culprit(const std::optional<snapshot::PythonFrame>& culprit) {
+  return culprit ? frame(*culprit) : Json(nullptr);
+}
+
+Json allowed(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::GpuRun& gpu : run.gpus)
+    if (gpu.allowed)
+      list.push_back(
+          {{"index", gpu.gpu.index}, {"uuid", gpu.gpu.uuid}, {"pci", gpu.gpu.pci.text()}});
+  return list;
+}
+
+Json processes(const snapshot::GpuRun& gpu) {
+  Json list = Json::array();
+  for (const snapshot::GpuProcess& process : gpu.processes)
+    list.push_back({{"pid", process.pid},
+                    {"process", process.command},
+                    {"of_job", process.of_job},
+                    {"memory_bytes", or_null(process.memory_bytes)}});
+  return list;
+}
+
+Json gpus(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::GpuRun& gpu : run.gpus) {
+    const GpuNumbers n = numbers(gpu);
+    list.push_back({{"index", gpu.gpu.index},
+                    {"uuid", gpu.gpu.uuid},
+                    {"pci", gpu.gpu.pci.text()},
+                    {"name", gpu.gpu.name},
+                    {"allowed", gpu.allowed},
+                    {"touched", or_null(touched(run, gpu))},
+                    {"contexts", or_null(gpu.contexts)},
+                    {"job_memory_peak_bytes", or_null(gpu.job_memory_peak_bytes)},
+                    {"memory_min_bytes", or_null(n.memory_min_bytes)},
+                    {"memory_max_bytes", or_null(n.memory_max_bytes)},
+                    {"power_mean_w", rounded(n.power_mean_w)},
+                    {"power_before_w", rounded(n.power_before_w)},
+                    {"sm_clock_mean_mhz", rounded(n.sm_clock_mean_mhz)},
+                    {"state", gpu.state.empty() ? Json(nullptr) : Json(gpu.state)},
+                    {"processes", processes(gpu)}});
+  }
+  return list;
+}
+
+Json contexts(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::Context& context : run.contexts) {
+    list.push_back({{"gpu", or_null(context.gpu)},
+                    {"gpu_uuid", context.gpu_uuid},
+                    {"pid", context.pid},
+                    {"process", context.process},
+                    {"rank", or_null(context.rank)},
+                    {"thread", context.thread},
+                    {"time_s", rounded(context.time_s)},
+                    {"ended_s", rounded(context.ended_s)},
+                    {"call", context.call},
+                    {"stray", context.stray},
+                    {"finding", context.finding.empty() ? Json(nullptr) : Json(context.finding)},
+                    {"culprit", culprit(context.culprit)},
+                    {"python", python(context.stack)},
+                    {"python_source", context.stack.python_source},
+                    {"native", native(context.stack)}});
+  }
+  return list;
+}
+
+Json inits(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::Init& init : run.inits)
+    list.push_back({{"pid", init.pid},
+                    {"process", init.process},
+                    {"time_s", rounded(init.time_s)},
+                    {"result", init.result},
+                    {"visible_devices", or_null(init.visible_devices)},
+                    {"culprit", culprit(init.culprit)}});
+  return list;
+}
+
+Json findings(const rules::Verdict& verdict) {
+  Json list = Json::array();
+  for (const rules::Finding& finding : verdict.findings)
+    list.push_back({{"id", finding.id},
+                    {"severity", rules::name(finding.severity)},
+                    {"gpu", or_null(finding.gpu)},
+                    {"pid", or_null(finding.pid)},
+                    {"title", finding.title},
+                    {"evidence", finding.evidence},
+                    {"cause", finding.cause},
+                    {"verify", finding.verify},
+                    {"fix", finding.fix}});
+  return list;
+}
+
+Json not_checked(const rules::Verdict& verdict) {
+  Json list = Json::array();
+  for (const rules::NotChecked& rule : verdict.not_checked)
+    list.push_back({{"id", rule.id}, {"why", rule.why}});
+  return list;
+}
+
+Json coverage(const Run& run) {
+  Json unobserved = Json::array();
+  for (const snapshot::Unobserved& process : run.coverage.unobserved)
+    unobserved.push_back(
+        {{"pid", process.pid}, {"process", process.process}, {"why", process.why}});
+  return {{"processes", run.coverage.processes},
+          {"observed", run.coverage.observed},
+          {"unobserved", unobserved},
+          {"records_lost", run.coverage.records_lost}};
+}
+
+Json orphans(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::Orphan& orphan : run.orphans)
+    list.push_back({{"pid", orphan.pid}, {"process", orphan.process}, {"gpus", orphan.gpus}});
+  return list;
+}
+
+}  // namespace
+
+std::string run_json(const Run& run, const rules::Verdict& verdict) {
+  const snapshot::Confinement& confinement = run.confinement;
+  const Json json = {
+      {"schema", 1},
+      {"version", run.version},
+      {"simulated", run.simulated},
+      {"command", run.command},
+      {"started", rfc3339(run.started_realtime_ns)},
+      {"duration_s", rounded(run.duration_s)},
+      {"exit", {{"code", or_null(run.exit.code)}, {"signal", or_null(run.exit.signal)}}},
+      {"enforced", confinement.enforced},
+      {"layers", confinement.layers},
+      {"tight", confinement.tight},
+      {"as_root", confinement.as_root},
+      {"refused", confinement.refused},
+      {"not_covered", confinement.not_covered},
+      {"allowed", allowed(run)},
+      {"gpus", gpus(run)},
+      {"contexts", contexts(run)},
+      {"inits", inits(run)},
+      {"findings", findings(verdict)},
+      {"not_checked", not_checked(verdict)},
+      {"orphans", orphans(run)},
+      {"coverage", coverage(run)},
+      {"notes", run.notes}};
+  // Process names are any bytes: what is not UTF-8 is replaced, never an exception.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace corral::report

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of one GPU over a run that both reports show.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "snapshot/run.h"
+
+namespace corral::report {
+
+struct GpuNumbers {
+  std::optional<std::uint64_t> memory_min_bytes;
+  std::optional<std::uint64_t> memory_max_bytes;
+  std::optional<double> power_before_w;
+  std::optional<double> power_mean_w;
+  std::optional<double> sm_clock_mean_mhz;
+};
+
+// Minimum, maximum and mean over the samples of the job's time (time_s >= 0); "before" is the last
+// earlier one.
+GpuNumbers numbers(const snapshot::GpuRun& gpu);
+
+// Whether the job used this GPU: a context by the traces, or a process of the job in NVML's list.
+// nullopt: neither source could tell.
+std::optional<bool> touched(const snapshot::Run& run, const snapshot::GpuRun& gpu);
+
+// "ended with 0", "was ended by SIGKILL (signal 9)".
+std::string exit_words(const snapshot::Exit& exit);
+
+}  // namespace corral::report

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/run_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/text.h"
+#include "report/run_summary.h"
+
+namespace corral::report {
+namespace {
+
+using rules::Finding;
+using rules::Severity;
+using snapshot::GpuRun;
+using snapshot::Run;
+
+constexpr std::size_t kMaxFindings = 8;  // more of them are in the JSON report
+
+class Writer {
+ public:
+  Writer(const Run& run, TextStyle style)
+      : prefix_(run.simulated ? "corral (SIMULATED): " : "corral: "), style_(style) {}
+
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    out_ += prefix_;
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+    out_ += '\n';
+  }
+  template <class... Args>
+  void detail(fmt::format_string<Args...> format, Args&&... args) {
+    out_ += "    ";
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+    out_ += '\n';
+  }
+  std::string strong(std::string_view text, std::string_view sgr) const {
+    return style_.color ? fmt::format("\x1b[{}m{}\x1b[0m", sgr, text) : std::string(text);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string prefix_;
+  TextStyle style_;
+  std::string out_;
+};
+
+constexpr std::string_view kRed = "1;31";
+constexpr std::string_view kYellow = "33";
+constexpr std::string_view kGreen = "32";
+
+std::uint64_t mib(std::uint64_t bytes) { return bytes >> 20; }
+
+// {0,2,3,4} as "0, 2-4".
+std::string ranges(const std::vector<unsigned>& numbers) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t end = i;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+    if (end >= i + 2) {
+      parts.push_back(fmt::format("{}-{}", numbers[i], numbers[end]));
+    } else {
+      for (std::size_t k = i; k <= end; ++k) parts.push_back(std::to_string(numbers[k]));
+    }
+    i = end + 1;
+  }
+  return join(parts, ", ");
+}
+
+std::vector<unsigned> indices(const Run& run, bool allowed) {
+  std::vector<unsigned> out;
+  for (const GpuRun& gpu : run.gpus)
+    if (gpu.allowed == allowed) out.push_back(gpu.gpu.index);
+  return out;
+}
+
+std::string given(const Run& run) {
+  const std::vector<unsigned> gpus = indices(run, true);
+  return gpus.empty() ? "no GPU given" : fmt::format("given GPU {}", ranges(gpus));
+}
+
+std::string plain_promise(const Run& run, const Writer& w) {
+  const snapshot::Confinement& c = run.confinement;
+  if (!c.requested && c.refused.empty()) return "watched only: no GPU was refused (see --gpus)";
+  if (c.enforced == "none")
+    return w.strong("NOT ENFORCED", kRed) + ", only CUDA_VISIBLE_DEVICES was set; " + given(run);
+  const std::vector<unsigned> refused = indices(run, false);
+  std::vector<std::string> what;
+  if (c.requested && !refused.empty()) what.push_back(fmt::format("GPU {}", ranges(refused)));
+  if (what.empty() && !c.refused.empty()) what.push_back(join(c.refused, ", "));
+  if (what.empty()) return given(run) + "; there was nothing to refuse";
+  return fmt::format("{}; its processes {} open {} ({}{}{})", given(run),
+                     w.strong("could not", kGreen), join_and(what),
+                     c.layers.empty() ? c.enforced : join(c.layers, " + "),
+                     c.tight ? ", tight" : "", c.as_root ? ", as root" : "");
+}
+
+std::string watts(const GpuNumbers& n) {
+  if (!n.power_mean_w && !n.power_before_w) return "power unknown";
+  if (!n.power_mean_w) return fmt::format("{:.1f} W before", *n.power_before_w);
+  if (!n.power_before_w) return fmt::format("{:.1f} W mean", *n.power_mean_w);
+  return fmt::format("{:.1f} W mean ({:.1f} before)", *n.power_mean_w, *n.power_before_w);
+}
+
+std::string memory_range(const GpuNumbers& n) {
+  if (!n.memory_min_bytes) return "memory unknown";
+  return fmt::format("memory {}-{} MiB", mib(*n.memory_min_bytes), mib(*n.memory_max_bytes));
+}
+
+std::string contexts(const std::optional<unsigned>& count) {
+  if (!count) return "contexts not observed";
+  return fmt::format("{} context{}", *count, *count == 1 ? "" : "s");
+}
+
+std::string trouble(const GpuRun& gpu) {
+  return gpu.state.empty() ? std::string() : fmt::format(", {}", printable(gpu.state));
+}
+
+void gpu_line(const Run& run, const GpuRun& gpu, Writer& w) {
+  const GpuNumbers n = numbers(gpu);
+  const std::optional<bool> used = touched(run, gpu);
+  std::string state = "given";
+  if (!gpu.allowed && run.confinement.requested)
+    state = !used   ? w.strong("not checked", kYellow)
+            : *used ? w.strong("TOUCHED", kRed)
+                    : w.strong("untouched", kGreen);
+  else if (!run.confinement.requested)
+    state = !used ? "not checked" : *used ? "used" : "untouched";
+  const std::string peak = gpu.job_memory_peak_bytes
+                               ? fmt::format(", job peak {} MiB", mib(*gpu.job_memory_peak_bytes))
+                               : "";
+  w.line("GPU {} {}: {}{}, {}, {}{}", gpu.gpu.index, state, contexts(gpu.contexts), peak,
+         memory_range(n), watts(n), trouble(gpu));
+}
+
+// On a machine of many GPUs the untouched ones share a line.
+void untouched_line(const std::vector<const GpuRun*>& gpus, Writer& w) {
+  std::vector<unsigned> numbers_of;
+  std::uint64_t swing = 0;
+  bool memory_known = true;
+  for (const GpuRun* gpu : gpus) {
+    numbers_of.push_back(gpu->gpu.index);
+    const GpuNumbers n = numbers(*gpu);
+    if (n.memory_min_bytes)
+      swing = std::max(swing, *n.memory_max_bytes - *n.memory_min_bytes);
+    else
+      memory_known = false;
+  }
+  w.line("GPU {} {}: 0 contexts each, {}", ranges(numbers_of), w.strong("untouched", kGreen),
+         memory_known ? fmt::format("memory swing at most {} MiB", mib(swing)) : "memory unknown");
+}
+
+void gpu_lines(const Run& run, Writer& w) {
+  std::vector<const GpuRun*> quiet;
+  for (const GpuRun& gpu : run.gpus)
+    if (!gpu.allowed && touched(run, gpu) == false && gpu.state.empty() && gpu.contexts)
+      quiet.push_back(&gpu);
+  const bool together = quiet.size() > 2;
+  if (together) untouched_line(quiet, w);
+  for (const GpuRun& gpu : run.gpus)
+    if (!together || std::ranges::find(quiet, &gpu) == quiet.end()) gpu_line(run, gpu, w);
+}
+
+void finding_lines(const Finding& finding, bool verbose, Writer& w) {
+  const std::string_view sgr = finding.severity == Severity::error ? kRed : kYellow;
+  w.line("{}: {} [{}]", w.strong(rules::name(finding.severity), sgr), finding.title, finding.id);
+  if (finding.severity == Severity::info && !verbose) return;
+  for (const std::string& evidence : finding.evidence) w.detail("{}", evidence);
+  w.detail("cause: {}", finding.cause);
+  w.detail("check: {}", finding.verify);
+  w.detail("fix:   {}", finding.fix);
+}
+
+// The cause of the same fault in fifty workers is said once.
+bool same_fault(const Finding& a, const Finding& b) {
+  return a.id == b.id && a.gpu == b.gpu && a.evidence == b.evidence;
+}
+
+void findings(const rules::Verdict& verdict, TextStyle style, Writer& w) {
+  std::size_t shown = 0;
+  std::size_t same = 0;
+  const Finding* last = nullptr;
+  const auto flush = [&] {
+    if (same > 0) w.detail("… and the same in {} more", same);
+    same = 0;
+  };
+  for (const Finding& finding : verdict.findings) {
+    if (last != nullptr && same_fault(*last, finding)) {
+      ++same;
+      continue;
+    }
+    flush();
+    if (shown == kMaxFindings && !style.verbose) {
+      w.line("more findings: see --report FILE, or -v");
+      return;
+    }
+    finding_lines(finding, style.verbose, w);
+    last = &finding;
+    ++shown;
+  }
+  flush();
+}
+
+}  // namespace
+
+std::string run_text(const Run& run, const rules::Verdict& verdict, TextStyle style) {
+  Writer w(run, style);
+  w.line("{} {} after {:.1f} s; {}",
+         printable(run.command.empty() ? "the job" : run.command.front()), exit_words(run.exit),
+         run.duration_s, plain_promise(run, w));
+  gpu_lines(run, w);
+  for (const std::string& hole : run.confinement.not_covered) w.line("not covered: {}", hole);
+  findings(verdict, style, w);
+  if (run.coverage.records_lost > 0)
+    w.line("{} trace records were lost", run.coverage.records_lost);
+  for (const std::string& note : run.notes) w.line("note: {}", printable(note));
+  if (style.verbose)
+    for (const rules::NotChecked& rule : verdict.not_checked)
+      w.line("not checked: {}: {}", rule.id, rule.why);
+  return w.take();
+}
+
+}  // namespace corral::report

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rules/context_words.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace corral::rules {
+
+std::string stray_title(const snapshot::Context& context) {
+  return fmt::format("{} (pid {}) made a context on GPU {}", printable(context.process),
+                     context.pid, context.gpu ? std::to_string(*context.gpu) : context.gpu_uuid);
+}
+
+std::string origin(const snapshot::Context& context) {
+  if (const auto& culprit = context.culprit)
+    return fmt::format("{} called from {}:{} in {}", context.call, printable(culprit->file),
+                       culprit->line ? std::to_string(*culprit->line) : "?",
+                       printable(culprit->function));
+  for (const snapshot::NativeFrame& frame : context.stack.native) {
+    if (frame.module.empty()) continue;
+    return frame.function.empty() ? fmt::format("{} called from {}+{:#x}", context.call,
+                                                printable(frame.module), frame.offset)
+                                  : fmt::format("{} called from {} in {}", context.call,
+                                                printable(frame.function), printable(frame.module));
+  }
+  return fmt::format("{} called from an unknown place: no stack was recorded", context.call);
+}
+
+}  // namespace corral::rules

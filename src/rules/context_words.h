@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// How every rule speaks of a context, so that all of them say it the same way.
+#pragma once
+
+#include <string>
+
+#include "snapshot/run.h"
+
+namespace corral::rules {
+
+// "python3 train.py (pid 4711) made a context on GPU 0".
+std::string stray_title(const snapshot::Context& context);
+
+// Where the call came from: "train.py:88 in evaluate", or the innermost native frame, or that
+// nothing is known.
+std::string origin(const snapshot::Context& context);
+
+}  // namespace corral::rules

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Applies every rule to the facts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rules/rule.h"
+
+namespace corral::rules {
+
+struct NotChecked {
+  std::string id;
+  std::string why;
+};
+
+struct Verdict {
+  std::vector<Finding> findings;  // gravest first, then by id, GPU and pid
+  std::vector<NotChecked> not_checked;
+};
+
+// Every registered rule, by id.
+std::vector<const Rule*> all_rules();
+
+// Marks the run's stray contexts (on a GPU outside the selection), runs the rules, and writes into
+// each stray context the id of the finding that explains it.
+Verdict judge(snapshot::Run& run);
+
+}  // namespace corral::rules

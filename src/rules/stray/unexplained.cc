@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stray context that no other rule explains: says so, and shows where it came from.
+#include "rules/context_words.h"
+#include "rules/rule.h"
+
+namespace corral::rules {
+namespace {
+
+Outcome check(const snapshot::Run& run);
+
+const Registered<Rule> rule{
+    Rule{.id = "stray.unexplained",
+         .severity = Severity::error,
+         .summary = "a context on a GPU that the job was not given, of no known pattern",
+         .cause = "Not known. The job made a context on a GPU outside its selection; the stack "
+                  "below is that call's.",
+         .verify = "Read the calling line. Look for a device number, a default device or a loop "
+                   "over all devices.",
+         .fix = "Name the device in that call, or run with a method that the kernel enforces "
+                "(--enforce auto).",
+         .fallback = true,
+         .check = check}};
+
+Outcome check(const snapshot::Run& run) {
+  Outcome outcome;
+  for (std::size_t i = 0; i < run.contexts.size(); ++i) {
+    const snapshot::Context& context = run.contexts[i];
+    if (!context.stray || !context.finding.empty()) continue;
+    Finding finding = finding_of(rule.value());
+    finding.gpu = context.gpu;
+    finding.pid = context.pid;
+    finding.title = stray_title(context);
+    finding.evidence = {origin(context)};
+    finding.contexts = {i};
+    outcome.findings.push_back(std::move(finding));
+  }
+  return outcome;
+}
+
+}  // namespace
+}  // namespace corral::rules

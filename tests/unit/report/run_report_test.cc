@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "report/run_json.h"
+#include "report/run_summary.h"
+#include "report/run_text.h"
+
+namespace corral::report {
+namespace {
+
+using snapshot::GpuRun;
+using snapshot::Run;
+using snapshot::Sample;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+GpuRun gpu(unsigned index, bool allowed) {
+  GpuRun out;
+  out.gpu.index = index;
+  out.gpu.uuid = "GPU-" + std::to_string(index);
+  out.gpu.name = "NVIDIA H200";
+  out.allowed = allowed;
+  out.contexts = allowed ? 1 : 0;
+  out.process_list_known = true;
+  out.samples = {
+      {.time_s = -0.1, .memory_used_bytes = 615 * kMiB, .power_w = 77.0, .sm_clock_mhz = 345},
+      {.time_s = 0.1, .memory_used_bytes = 615 * kMiB, .power_w = 78.0, .sm_clock_mhz = 345},
+      {.time_s = 0.2, .memory_used_bytes = 617 * kMiB, .power_w = 80.0, .sm_clock_mhz = 347}};
+  return out;
+}
+
+Run clean_run() {
+  Run run;
+  run.command = {"python3", "train.py"};
+  run.exit.code = 0;
+  run.duration_s = 12.34;
+  run.gpus = {gpu(0, false), gpu(1, true)};
+  run.confinement = {.enforced = "cgroup",
+                     .layers = {"cgroup v2"},
+                     .requested = true,
+                     .tight = false,
+                     .as_root = true,
+                     .visible_devices = "GPU-1",
+                     .refused = {"/dev/nvidia0"},
+                     .not_covered = {}};
+  return run;
+}
+
+TEST(numbers, the_time_before_the_job_is_not_in_the_mean) {
+  const GpuNumbers n = numbers(gpu(0, false));
+  EXPECT_DOUBLE_EQ(*n.power_before_w, 77.0);
+  EXPECT_DOUBLE_EQ(*n.power_mean_w, 79.0);
+  EXPECT_EQ(*n.memory_min_bytes, 615 * kMiB);
+  EXPECT_EQ(*n.memory_max_bytes, 617 * kMiB);
+}
+
+TEST(numbers, what_was_not_read_is_unknown_and_not_zero) {
+  GpuRun quiet = gpu(0, false);
+  for (Sample& sample : quiet.samples)
+    sample = {.time_s = sample.time_s, .memory_used_bytes = {}, .power_w = {}, .sm_clock_mhz = {}};
+  const GpuNumbers n = numbers(quiet);
+  EXPECT_FALSE(n.power_mean_w || n.power_before_w || n.memory_min_bytes || n.sm_clock_mean_mhz);
+}
+
+TEST(touched, needs_a_source_that_could_have_seen_it) {
+  Run run = clean_run();
+  EXPECT_EQ(touched(run, run.gpus[0]), false);
+  run.gpus[0].process_list_known = false;
+  EXPECT_EQ(touched(run, run.gpus[0]), false) << "every process was observed";
+  run.coverage.unobserved = {{.pid = 1, .process = "", .why = ""}};
+  EXPECT_EQ(touched(run, run.gpus[0]), std::nullopt) << "neither NVML nor the traces can tell";
+  run.gpus[0].processes = {{.pid = 1, .memory_bytes = {}, .of_job = true, .command = ""}};
+  EXPECT_EQ(touched(run, run.gpus[0]), true);
+}
+
+TEST(text, a_clean_run_takes_three_lines_on_two_gpus) {
+  const std::string text = run_text(clean_run(), {}, {});
+  EXPECT_EQ(std::ranges::count(text, '\n'), 3) << text;
+  EXPECT_NE(text.find("could not open GPU 0 (cgroup v2, as root)"), std::string::npos) << text;
+  EXPECT_NE(text.find("GPU 0 untouched: 0 contexts"), std::string::npos) << text;
+}
+
+TEST(text, many_untouched_gpus_share_a_line) {
+  Run run = clean_run();
+  run.gpus.clear();
+  for (unsigned i = 0; i < 16; ++i) run.gpus.push_back(gpu(i, i == 5));
+  const std::string text = run_text(run, {}, {});
+  EXPECT_EQ(std::ranges::count(text, '\n'), 3) << text;
+  EXPECT_NE(text.find("GPU 0-4, 6-15 untouched"), std::string::npos) << text;
+}
+
+TEST(text, an_unenforced_run_says_so) {
+  Run run = clean_run();
+  run.confinement.enforced = "none";
+  run.confinement.layers.clear();
+  EXPECT_NE(run_text(run, {}, {}).find("NOT ENFORCED"), std::string::npos);
+}
+
+TEST(text, every_line_of_a_simulated_run_says_so) {
+  Run run = clean_run();
+  run.simulated = true;
+  const std::string text = run_text(run, {}, {});
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+    EXPECT_TRUE(text.substr(at).starts_with("corral (SIMULATED): ")) << text;
+}
+
+TEST(text, names_from_the_machine_cannot_command_the_terminal) {
+  Run run = clean_run();
+  run.command = {"\x1b]0;evil\x07"};
+  run.notes = {"\x1b[2J"};
+  EXPECT_EQ(run_text(run, {}, {}).find('\x1b'), std::string::npos);
+}
+
+TEST(text, the_same_fault_of_many_processes_is_told_once) {
+  rules::Verdict verdict;
+  for (pid_t pid = 1; pid <= 50; ++pid)
+    verdict.findings.push_back({.id = "stray.x",
+                                .severity = rules::Severity::error,
+                                .gpu = 0,
+                                .pid = pid,
+                                .title = "t",
+                                .evidence = {"e"},
+                                .cause = "c",
+                                .verify = "v",
+                                .fix = "f",
+                                .contexts = {}});
+  const std::string text = run_text(clean_run(), verdict, {});
+  EXPECT_NE(text.find("and the same in 49 more"), std::string::npos) << text;
+}
+
+TEST(json, has_the_fields_of_schema_1) {
+  Run run = clean_run();
+  snapshot::Context context;
+  context.gpu = 1;
+  context.call = "cuCtxCreate_v4";
+  run.contexts = {context};
+  run.inits = {{}};
+  rules::Verdict verdict;
+  verdict.findings.resize(1);
+  const auto json = nlohmann::json::parse(run_json(run, verdict));
+  for (const char* key :
+       {"schema", "version", "simulated", "command", "started", "duration_s", "exit", "enforced",
+        "allowed", "gpus", "contexts", "inits", "findings", "coverage"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  for (const char* key : {"index", "uuid", "pci", "name", "allowed", "touched", "contexts",
+                          "job_memory_peak_bytes", "memory_min_bytes", "memory_max_bytes",
+                          "power_mean_w", "power_before_w", "sm_clock_mean_mhz"})
+    EXPECT_TRUE(json["gpus"][0].contains(key)) << key;
+  for (const char* key : {"gpu", "pid", "process", "rank", "thread", "time_s", "ended_s", "call",
+                          "stray", "finding", "culprit", "python", "native"})
+    EXPECT_TRUE(json["contexts"][0].contains(key)) << key;
+  for (const char* key : {"pid", "time_s", "visible_devices", "culprit"})
+    EXPECT_TRUE(json["inits"][0].contains(key)) << key;
+  for (const char* key :
+       {"id", "severity", "gpu", "pid", "title", "evidence", "cause", "verify", "fix"})
+    EXPECT_TRUE(json["findings"][0].contains(key)) << key;
+  for (const char* key : {"processes", "observed", "unobserved", "records_lost"})
+    EXPECT_TRUE(json["coverage"].contains(key)) << key;
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_TRUE(json["contexts"][0]["ended_s"].is_null()) << "unknown is null";
+}
+
+TEST(json, any_bytes_in_a_name_give_valid_json) {
+  Run run = clean_run();
+  run.command = {"\xff\xfe<script>"};
+  EXPECT_TRUE(nlohmann::json::accept(run_json(run, {})));
+}
+
+TEST(exit_words, names_the_signal) {
+  EXPECT_EQ(exit_words({.code = 3, .signal = {}}), "ended with 3");
+  EXPECT_EQ(exit_words({.code = {}, .signal = 9}), "was ended by SIGKILL (signal 9)");
+}
+
+}  // namespace
+}  // namespace corral::report

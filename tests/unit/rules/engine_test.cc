@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rules/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace corral::rules {
+namespace {
+
+using snapshot::Context;
+using snapshot::GpuRun;
+using snapshot::Init;
+using snapshot::Run;
+
+GpuRun gpu(unsigned index, bool allowed) {
+  GpuRun out;
+  out.gpu.index = index;
+  out.gpu.uuid = "GPU-" + std::to_string(index);
+  out.allowed = allowed;
+  return out;
+}
+
+Context context(unsigned on, pid_t pid) {
+  Context out;
+  out.gpu = on;
+  out.pid = pid;
+  out.process = "python3 train.py";
+  out.call = "cuDevicePrimaryCtxRetain";
+  return out;
+}
+
+// Two GPUs, GPU 1 given by the variable alone.
+Run run_on_gpu_1() {
+  Run run;
+  run.gpus = {gpu(0, false), gpu(1, true)};
+  run.confinement.requested = true;
+  run.confinement.visible_devices = "GPU-1";
+  return run;
+}
+
+std::vector<std::string> ids(const Verdict& verdict) {
+  std::vector<std::string> out;
+  for (const Finding& finding : verdict.findings) out.push_back(finding.id);
+  return out;
+}
+
+TEST(engine, every_rule_has_an_id_of_its_own_and_all_its_texts) {
+  std::set<std::string_view> seen;
+  for (const Rule* rule : all_rules()) {
+    EXPECT_TRUE(seen.insert(rule->id).second) << rule->id;
+    EXPECT_NE(rule->id.find('.'), std::string_view::npos) << rule->id;
+    for (const std::string_view text : {rule->summary, rule->cause, rule->verify, rule->fix})
+      EXPECT_FALSE(text.empty()) << rule->id;
+    EXPECT_NE(rule->check, nullptr) << rule->id;
+  }
+  EXPECT_FALSE(seen.empty()) << "no rule is linked in";
+}
+
+TEST(engine, a_context_on_a_given_gpu_is_no_stray) {
+  Run run = run_on_gpu_1();
+  run.contexts = {context(1, 10)};
+  EXPECT_TRUE(judge(run).findings.empty());
+  EXPECT_FALSE(run.contexts[0].stray);
+}
+
+TEST(engine, without_a_selection_nothing_is_a_stray) {
+  Run run = run_on_gpu_1();
+  run.confinement.requested = false;
+  run.contexts = {context(0, 10)};
+  EXPECT_TRUE(judge(run).findings.empty());
+  EXPECT_FALSE(run.contexts[0].stray);
+}
+
+TEST(engine, a_context_on_an_unknown_device_is_not_accused) {
+  Run run = run_on_gpu_1();
+  run.contexts = {context(0, 10)};
+  run.contexts[0].gpu.reset();
+  EXPECT_TRUE(judge(run).findings.empty());
+}
+
+TEST(engine, each_stray_has_exactly_one_finding) {
+  Run run = run_on_gpu_1();
+  run.contexts = {context(0, 10), context(0, 11)};
+  Init init;
+  init.pid = 10;
+  init.visible_devices = "0,1";
+  run.inits = {init};
+  EXPECT_EQ(ids(judge(run)),
+            (std::vector<std::string>{"stray.changed-variable", "stray.unexplained"}));
+  EXPECT_EQ(run.contexts[0].finding, "stray.changed-variable");
+  EXPECT_EQ(run.contexts[1].finding, "stray.unexplained");
+}
+
+TEST(changed_variable, does_not_fire_when_the_variable_was_as_given) {
+  Run run = run_on_gpu_1();
+  run.contexts = {context(0, 10)};
+  Init init;
+  init.pid = 10;
+  init.visible_devices = "GPU-1";
+  run.inits = {init};
+  EXPECT_EQ(ids(judge(run)), std::vector<std::string>{"stray.unexplained"});
+}
+
+TEST(changed_variable, a_failed_init_is_not_the_one_that_counts) {
+  Run run = run_on_gpu_1();
+  run.contexts = {context(0, 10)};
+  Init failed;
+  failed.pid = 10;
+  failed.result = 100;
+  failed.visible_devices = "GPU-1";
+  Init good = failed;
+  good.result = 0;
+  good.visible_devices.reset();
+  run.inits = {failed, good};
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(ids(verdict), std::vector<std::string>{"stray.changed-variable"});
+  EXPECT_NE(verdict.findings[0].evidence[1].find("not set"), std::string::npos);
+}
+
+TEST(changed_variable, names_the_users_line) {
+  Run run = run_on_gpu_1();
+  run.contexts = {context(0, 10)};
+  run.contexts[0].culprit = {.file = "train.py", .line = 88, .function = "evaluate"};
+  Init init;
+  init.pid = 10;
+  init.visible_devices = "0";
+  run.inits = {init};
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(verdict.findings.size(), 1U);
+  EXPECT_EQ(verdict.findings[0].evidence.back(),
+            "cuDevicePrimaryCtxRetain called from train.py:88 in evaluate");
+}
+
+TEST(other_process, only_those_that_are_not_of_the_job) {
+  Run run = run_on_gpu_1();
+  run.gpus[0].processes = {{.pid = 5, .memory_bytes = 1 << 20, .of_job = true, .command = "job"},
+                           {.pid = 6, .memory_bytes = {}, .of_job = false, .command = ""}};
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(ids(verdict), std::vector<std::string>{"run.other-process"});
+  EXPECT_EQ(verdict.findings[0].pid, 6);
+  EXPECT_TRUE(verdict.findings[0].evidence.empty()) << "unknown memory is not 0 MiB";
+}
+
+TEST(orphan, only_one_that_still_holds_a_gpu) {
+  Run run = run_on_gpu_1();
+  run.orphans = {{.pid = 7, .process = "sleep", .gpus = {}},
+                 {.pid = 8, .process = "worker", .gpus = {1}}};
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(ids(verdict), std::vector<std::string>{"run.orphan"});
+  EXPECT_EQ(verdict.findings[0].pid, 8);
+}
+
+TEST(engine, findings_come_gravest_first) {
+  Run run = run_on_gpu_1();
+  run.contexts = {context(0, 10)};
+  run.coverage.unobserved = {{.pid = 9, .process = "x", .why = "y"}};
+  run.gpus[0].processes = {{.pid = 6, .memory_bytes = {}, .of_job = false, .command = ""}};
+  EXPECT_EQ(ids(judge(run)),
+            (std::vector<std::string>{"stray.unexplained", "run.unobserved", "run.other-process"}));
+}
+
+}  // namespace
+}  // namespace corral::rules
