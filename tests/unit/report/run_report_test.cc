@@ -11,7 +11,7 @@ namespace corral::report {
 namespace {
 
 using snapshot::GpuRun;
-using snapshot::Run;
+using JobRun = snapshot::Run;
 using snapshot::Sample;
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -31,8 +31,8 @@ GpuRun gpu(unsigned index, bool allowed) {
   return out;
 }
 
-Run clean_run() {
-  Run run;
+JobRun clean_run() {
+  JobRun run;
   run.command = {"python3", "train.py"};
   run.exit.code = 0;
   run.duration_s = 12.34;
@@ -65,7 +65,7 @@ TEST(numbers, what_was_not_read_is_unknown_and_not_zero) {
 }
 
 TEST(touched, needs_a_source_that_could_have_seen_it) {
-  Run run = clean_run();
+  JobRun run = clean_run();
   EXPECT_EQ(touched(run, run.gpus[0]), false);
   run.gpus[0].process_list_known = false;
   EXPECT_EQ(touched(run, run.gpus[0]), false) << "every process was observed";
@@ -83,7 +83,7 @@ TEST(text, a_clean_run_takes_three_lines_on_two_gpus) {
 }
 
 TEST(text, many_untouched_gpus_share_a_line) {
-  Run run = clean_run();
+  JobRun run = clean_run();
   run.gpus.clear();
   for (unsigned i = 0; i < 16; ++i) run.gpus.push_back(gpu(i, i == 5));
   const std::string text = run_text(run, {}, {});
@@ -92,14 +92,14 @@ TEST(text, many_untouched_gpus_share_a_line) {
 }
 
 TEST(text, an_unenforced_run_says_so) {
-  Run run = clean_run();
+  JobRun run = clean_run();
   run.confinement.enforced = "none";
   run.confinement.layers.clear();
   EXPECT_NE(run_text(run, {}, {}).find("NOT ENFORCED"), std::string::npos);
 }
 
 TEST(text, every_line_of_a_simulated_run_says_so) {
-  Run run = clean_run();
+  JobRun run = clean_run();
   run.simulated = true;
   const std::string text = run_text(run, {}, {});
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
@@ -107,7 +107,7 @@ TEST(text, every_line_of_a_simulated_run_says_so) {
 }
 
 TEST(text, names_from_the_machine_cannot_command_the_terminal) {
-  Run run = clean_run();
+  JobRun run = clean_run();
   run.command = {"\x1b]0;evil\x07"};
   run.notes = {"\x1b[2J"};
   EXPECT_EQ(run_text(run, {}, {}).find('\x1b'), std::string::npos);
@@ -131,7 +131,7 @@ TEST(text, the_same_fault_of_many_processes_is_told_once) {
 }
 
 TEST(json, has_the_fields_of_schema_1) {
-  Run run = clean_run();
+  JobRun run = clean_run();
   snapshot::Context context;
   context.gpu = 1;
   context.call = "cuCtxCreate_v4";
@@ -163,7 +163,7 @@ TEST(json, has_the_fields_of_schema_1) {
 }
 
 TEST(json, any_bytes_in_a_name_give_valid_json) {
-  Run run = clean_run();
+  JobRun run = clean_run();
   run.command = {"\xff\xfe<script>"};
   EXPECT_TRUE(nlohmann::json::accept(run_json(run, {})));
 }

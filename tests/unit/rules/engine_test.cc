@@ -11,7 +11,7 @@ namespace {
 using snapshot::Context;
 using snapshot::GpuRun;
 using snapshot::Init;
-using snapshot::Run;
+using JobRun = snapshot::Run;
 
 GpuRun gpu(unsigned index, bool allowed) {
   GpuRun out;
@@ -31,8 +31,8 @@ Context context(unsigned on, pid_t pid) {
 }
 
 // Two GPUs, GPU 1 given by the variable alone.
-Run run_on_gpu_1() {
-  Run run;
+JobRun run_on_gpu_1() {
+  JobRun run;
   run.gpus = {gpu(0, false), gpu(1, true)};
   run.confinement.requested = true;
   run.confinement.visible_devices = "GPU-1";
@@ -58,14 +58,14 @@ TEST(engine, every_rule_has_an_id_of_its_own_and_all_its_texts) {
 }
 
 TEST(engine, a_context_on_a_given_gpu_is_no_stray) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.contexts = {context(1, 10)};
   EXPECT_TRUE(judge(run).findings.empty());
   EXPECT_FALSE(run.contexts[0].stray);
 }
 
 TEST(engine, without_a_selection_nothing_is_a_stray) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.confinement.requested = false;
   run.contexts = {context(0, 10)};
   EXPECT_TRUE(judge(run).findings.empty());
@@ -73,14 +73,14 @@ TEST(engine, without_a_selection_nothing_is_a_stray) {
 }
 
 TEST(engine, a_context_on_an_unknown_device_is_not_accused) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.contexts = {context(0, 10)};
   run.contexts[0].gpu.reset();
   EXPECT_TRUE(judge(run).findings.empty());
 }
 
 TEST(engine, each_stray_has_exactly_one_finding) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.contexts = {context(0, 10), context(0, 11)};
   Init init;
   init.pid = 10;
@@ -93,7 +93,7 @@ TEST(engine, each_stray_has_exactly_one_finding) {
 }
 
 TEST(changed_variable, does_not_fire_when_the_variable_was_as_given) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.contexts = {context(0, 10)};
   Init init;
   init.pid = 10;
@@ -103,7 +103,7 @@ TEST(changed_variable, does_not_fire_when_the_variable_was_as_given) {
 }
 
 TEST(changed_variable, a_failed_init_is_not_the_one_that_counts) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.contexts = {context(0, 10)};
   Init failed;
   failed.pid = 10;
@@ -119,7 +119,7 @@ TEST(changed_variable, a_failed_init_is_not_the_one_that_counts) {
 }
 
 TEST(changed_variable, names_the_users_line) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.contexts = {context(0, 10)};
   run.contexts[0].culprit = {.file = "train.py", .line = 88, .function = "evaluate"};
   Init init;
@@ -133,7 +133,7 @@ TEST(changed_variable, names_the_users_line) {
 }
 
 TEST(other_process, only_those_that_are_not_of_the_job) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.gpus[0].processes = {{.pid = 5, .memory_bytes = 1 << 20, .of_job = true, .command = "job"},
                            {.pid = 6, .memory_bytes = {}, .of_job = false, .command = ""}};
   const Verdict verdict = judge(run);
@@ -143,7 +143,7 @@ TEST(other_process, only_those_that_are_not_of_the_job) {
 }
 
 TEST(orphan, only_one_that_still_holds_a_gpu) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.orphans = {{.pid = 7, .process = "sleep", .gpus = {}},
                  {.pid = 8, .process = "worker", .gpus = {1}}};
   const Verdict verdict = judge(run);
@@ -152,7 +152,7 @@ TEST(orphan, only_one_that_still_holds_a_gpu) {
 }
 
 TEST(engine, findings_come_gravest_first) {
-  Run run = run_on_gpu_1();
+  JobRun run = run_on_gpu_1();
   run.contexts = {context(0, 10)};
   run.coverage.unobserved = {{.pid = 9, .process = "x", .why = "y"}};
   run.gpus[0].processes = {{.pid = 6, .memory_bytes = {}, .of_job = false, .command = ""}};
