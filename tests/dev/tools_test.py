@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 
@@ -129,6 +130,8 @@ class Text(TreeTest):
     def test_cited_file_of_ours_that_does_not_exist(self) -> None:
         self.write("src/host/proc.h", f"// {SPDX}\n// Like host/gone.h and linux/elsewhere.h.\n")
         self.assert_refused("src/host/proc.h:2: cites host/gone.h")
+        self.write("src/host/proc.h", f"// {SPDX}\n// A rule is host/NAME.cc.\n")
+        self.assert_accepted()
         self.write("src/host/proc.h", f"// {SPDX}\n// As PLAN.md says.\n")
         self.assert_refused("src/host/proc.h:2: cites PLAN.md")
 
