@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine has, under the names that REQUIRES and CORRAL_MUST_WORK use."""
+import ctypes
+import os
+import shutil
+
+LANDLOCK_CREATE_RULESET = 444
+VERSION_FLAG = 1
+
+
+def has_landlock():
+    return ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, VERSION_FLAG) > 0
+
+
+def has_cgroup2():
+    return os.geteuid() == 0 and any(
+        os.access(os.path.join(folder, "cgroup.procs"), os.W_OK) and
+        os.path.exists(os.path.join(folder, "cgroup.controllers"))
+        for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"))
+
+
+CHECKS = {
+    "root": lambda: os.geteuid() == 0,
+    "landlock": has_landlock,
+    "seccomp": lambda: os.path.exists("/proc/sys/kernel/seccomp/actions_avail"),
+    "cgroup1": lambda: os.geteuid() == 0 and os.access("/sys/fs/cgroup/devices/devices.deny", os.W_OK),
+    "cgroup2": has_cgroup2,
+    "setpriv": lambda: shutil.which("setpriv") is not None and os.geteuid() == 0,
+    "no-gpu": lambda: not os.path.exists("/dev/nvidia0"),
+}
+
+
+def missing_features(names):
+    return [name for name in names if not CHECKS[name]()]
