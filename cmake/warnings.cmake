@@ -17,8 +17,15 @@ if(CORRAL_FUZZ)
 endif()
 
 # corral_folder(NAME SOURCES… [DEPENDS…]): the library of one folder of src/, static, with exactly these arrows.
+# A folder of headers alone has no SOURCES.
 function(corral_folder name)
   cmake_parse_arguments(arg "OBJECT" "" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT arg_SOURCES)
+    add_library(corral_${name} INTERFACE)
+    target_include_directories(corral_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(corral_${name} INTERFACE corral_sanitizers ${arg_DEPENDS})
+    return()
+  endif()
   if(arg_OBJECT)
     # Self-registering files: the linker drops an unreferenced member of a static library.
     add_library(corral_${name} OBJECT ${arg_SOURCES})
