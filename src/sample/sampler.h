@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads every GPU in a thread of its own while a job runs: memory, power and clock fast, process
+// lists slowly.
+//
+// NVML calls can hang (a lost GPU, a driver bug), and so can /proc/PID of a process that hangs in
+// the driver. The thread may then never come back: nobody waits for it without a limit, it holds no
+// lock while it reads, and everything that it touches is shared with it and outlives us.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu/device.h"
+#include "gpu/nvml.h"
+#include "host/root.h"
+#include "snapshot/run.h"
+
+namespace corral::sample {
+
+struct Options {
+  std::chrono::nanoseconds fast_interval = std::chrono::milliseconds(100);
+  std::chrono::nanoseconds slow_interval = std::chrono::seconds(1);
+  // How long before() and stop() wait for an NVML that does not answer.
+  std::chrono::nanoseconds patience = std::chrono::seconds(2);
+  // A GPU's process is the job's when it descends from this one (Corral, a subreaper); 0: none is.
+  pid_t job_ancestor = 0;
+  // Stretches kept per GPU, about 150 bytes each: 10 minutes at full resolution, then it is halved.
+  std::size_t history_limit = 6000;
+  // Where processes are looked up. Not the simulated machine's root: its processes are real.
+  host::Root processes;
+};
+
+struct GpuSamples {
+  unsigned gpu = 0;                       // index in the inventory
+  std::vector<snapshot::Sample> samples;  // in order of time; before the start they are negative
+  std::vector<snapshot::GpuProcess> processes;  // each with the most memory that it was seen with
+  std::optional<std::uint64_t> job_memory_peak_bytes;  // at one moment, of all the job's processes
+  std::optional<bool> process_list_known;              // false: not given, or of pids not seen here
+  std::string state;                                   // as GpuRun::state
+};
+
+struct Sampled {
+  std::vector<GpuSamples> gpus;    // one for each GPU of the inventory, in its order
+  std::vector<std::string> notes;  // "GPU 0: power: not supported"
+};
+
+class Sampler {
+ public:
+  // `nvml` may be null: then nothing is sampled and every GPU's state says so.
+  Sampler(std::shared_ptr<const gpu::Nvml> nvml, const gpu::Inventory& inventory, Options options);
+  // Stops as stop() does.
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  // Starts the thread, which takes its first readings at once; every signal is blocked in it. Once.
+  void start();
+
+  // start(), then waits until every GPU has been read once, at most Options::patience; false: NVML
+  // has not answered. For the values from before the job.
+  bool before();
+
+  // Ends the thread after one more reading, waiting at most Options::patience, and hands the
+  // readings over. `start_ns` is the monotonic time of the job's start, which becomes second 0.
+  Sampled stop(std::int64_t start_ns);
+
+ private:
+  struct Shared;
+
+  bool finish();
+
+  std::shared_ptr<Shared> shared_;
+};
+
+// Puts one GPU's readings into the run's.
+void hand_over(GpuSamples samples, snapshot::GpuRun& run);
+
+}  // namespace corral::sample
