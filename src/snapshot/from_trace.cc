@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/from_trace.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+
+namespace corral::snapshot {
+namespace {
+
+constexpr std::size_t kMaxProcessBytes = 200;
+
+// Global ranks first: they name a process of the job for good.
+constexpr std::array<const char*, 5> kRankVariables = {
+    "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID"};
+
+std::string process_text(const trace::ProcessTrace& trace) {
+  std::vector<std::string> words;
+  for (const std::string& word : trace.argv) words.push_back(shell_quote(word));
+  std::string text = words.empty() ? trace.exe : join(words, " ");
+  if (text.size() > kMaxProcessBytes) text = text.substr(0, kMaxProcessBytes) + "…";
+  return text;
+}
+
+std::optional<std::string> variable(const trace::Event& event, const char* name) {
+  const auto at = event.variables.find(name);
+  return at == event.variables.end() ? std::nullopt : at->second;
+}
+
+std::optional<int> rank_of(const trace::ProcessTrace& trace) {
+  for (const trace::Event& init : trace.inits)
+    for (const char* name : kRankVariables)
+      if (const auto text = variable(init, name))
+        if (const auto rank = parse_number<int>(*text)) return rank;
+  return std::nullopt;
+}
+
+Stack stack_of(const trace::ProcessTrace& trace, const trace::Stack& from) {
+  Stack out;
+  out.python_source = from.python_source;
+  for (const trace::PythonFrame& frame : from.python)
+    out.python.push_back({.file = frame.file, .line = frame.line, .function = frame.function});
+  for (const trace::NativeFrame& frame : from.native) {
+    NativeFrame native{.module = {}, .function = {}, .offset = frame.offset};
+    if (frame.module) {
+      const auto module = trace.modules.find(*frame.module);
+      if (module != trace.modules.end())
+        native.module = module->second.path.empty() ? trace.exe : module->second.path;
+    }
+    out.native.push_back(std::move(native));
+  }
+  return out;
+}
+
+// A GPU by the UUID that the driver told, or by its PCI address where it told none.
+std::optional<unsigned> gpu_of(const trace::Device& device, const Run& run) {
+  const std::string uuid = device.uuid_text();
+  for (const GpuRun& gpu : run.gpus) {
+    if (!uuid.empty() && gpu.gpu.uuid == "GPU-" + uuid) return gpu.gpu.index;
+    for (const gpu::MigInstance& instance : gpu.gpu.mig)
+      if (!uuid.empty() && instance.uuid == "MIG-" + uuid) return gpu.gpu.index;
+  }
+  if (device.pci.empty()) return std::nullopt;
+  const auto pci = host::PciAddress::parse(device.pci);
+  for (const GpuRun& gpu : run.gpus)
+    if (pci && gpu.gpu.pci == *pci) return gpu.gpu.index;
+  return std::nullopt;
+}
+
+double seconds(std::int64_t monotonic_ns, std::int64_t start_ns) {
+  return static_cast<double>(monotonic_ns - start_ns) / 1e9;
+}
+
+void add_inits(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run) {
+  for (const trace::Event& event : trace.inits) {
+    Init init;
+    init.pid = static_cast<pid_t>(trace.pid);
+    init.process = process_text(trace);
+    init.time_s = seconds(event.monotonic_ns, start_ns);
+    init.result = event.result;
+    init.visible_devices = variable(event, "CUDA_VISIBLE_DEVICES");
+    init.device_order = variable(event, "CUDA_DEVICE_ORDER");
+    init.stack = stack_of(trace, event.stack);
+    init.culprit = culprit_of(init.stack.python);
+    run.inits.push_back(std::move(init));
+  }
+}
+
+void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run) {
+  // Handles of this process's contexts that have not ended, by position in run.contexts.
+  std::vector<std::pair<std::uint64_t, std::size_t>> open;
+  for (const trace::ContextEvent& event : trace.contexts) {
+    if (event.result != 0 || event.view) continue;
+    if (event.ended) {
+      const auto at =
+          std::ranges::find(open, event.context, &std::pair<std::uint64_t, std::size_t>::first);
+      if (at == open.end()) continue;
+      run.contexts[at->second].ended_s = seconds(event.monotonic_ns, start_ns);
+      open.erase(at);
+      continue;
+    }
+    Context context;
+    context.gpu = gpu_of(event.device, run);
+    context.gpu_uuid = context.gpu ? run.gpus[*context.gpu].gpu.uuid : event.device.uuid_text();
+    context.pid = static_cast<pid_t>(trace.pid);
+    context.process = process_text(trace);
+    context.thread = event.tid == trace.pid ? "MainThread" : event.thread_name;
+    context.rank = rank_of(trace);
+    context.time_s = seconds(event.monotonic_ns, start_ns);
+    context.call = event.function;
+    context.stack = stack_of(trace, event.stack);
+    context.culprit = culprit_of(context.stack.python);
+    open.emplace_back(event.context, run.contexts.size());
+    run.contexts.push_back(std::move(context));
+  }
+}
+
+}  // namespace
+
+bool is_own_code(std::string_view file) {
+  if (file.starts_with('<'))  // "<frozen importlib._bootstrap>", "<__array_function__ internals>"
+    return file == "<string>" || file == "<stdin>" || file.starts_with("<ipython-input");
+  for (const std::string_view part : {"/site-packages/", "/dist-packages/"})
+    if (file.find(part) != std::string_view::npos) return false;
+  // The standard library: …/lib/python3.12/threading.py, …/lib/python312.zip/….
+  for (const std::string_view part : {"/lib/python", "/lib64/python"}) {
+    const std::size_t at = file.find(part);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = file.substr(at + part.size());
+    if (!rest.empty() && rest.front() >= '0' && rest.front() <= '9') return false;
+  }
+  return true;
+}
+
+std::optional<PythonFrame> culprit_of(std::span<const PythonFrame> innermost_first) {
+  for (const PythonFrame& frame : innermost_first)
+    if (is_own_code(frame.file)) return frame;
+  if (innermost_first.empty()) return std::nullopt;
+  return innermost_first.front();
+}
+
+void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t start_ns, Run& run) {
+  for (const trace::ProcessTrace& trace : traces) {
+    add_inits(trace, start_ns, run);
+    add_contexts(trace, start_ns, run);
+    run.coverage.records_lost += trace.records_lost();
+    if (trace.damage) run.notes.push_back(trace.damage->what);
+  }
+  std::ranges::stable_sort(run.contexts, {}, &Context::time_s);
+  std::ranges::stable_sort(run.inits, {}, &Init::time_s);
+  for (GpuRun& gpu : run.gpus) gpu.contexts = 0;
+  for (const Context& context : run.contexts)
+    if (context.gpu) ++*run.gpus[*context.gpu].contexts;
+}
+
+}  // namespace corral::snapshot
