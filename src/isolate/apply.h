@@ -21,10 +21,10 @@ namespace corral::isolate {
 // leaves the parent's group alone.
 struct Prepared {
   Plan plan;
-  CgroupFolder cgroup2;
-  CgroupFolder cgroup1;
-  Fd landlock_ruleset;
-  std::vector<sock_filter> filter;
+  CgroupFolder cgroup2{};
+  CgroupFolder cgroup1{};
+  Fd landlock_ruleset{};
+  std::vector<sock_filter> filter{};
 };
 
 // Parent, before fork: makes the cgroup and loads its program, builds the Landlock rule set and the

@@ -47,15 +47,15 @@ struct Alias {
   Kind kind = Kind::mount;
   // A folder on the way in which programs make files ("/tmp"): Landlock would have to take that
   // away. Empty when there is none.
-  std::string shared_folder;
+  std::string shared_folder{};
 };
 
 struct RefusedFact {
-  Node node;
-  std::vector<Alias> aliases;
+  Node node{};
+  std::vector<Alias> aliases{};
   // Whether read and write opens are refused as things stand; nullopt: not known.
-  std::optional<bool> refused_now;
-  std::string shared_folder;  // as in Alias, for the node itself
+  std::optional<bool> refused_now{};
+  std::string shared_folder{};  // as in Alias, for the node itself
 };
 
 struct Host {

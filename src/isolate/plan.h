@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "gpu/device.h"
+#include "gpu/selector.h"
 #include "isolate/facts.h"
 
 namespace corral::isolate {
@@ -19,10 +20,9 @@ enum class Method { automatic, cgroup, landlock, mount, env };
 Result<Method> parse_method(std::string_view text);
 std::string_view method_name(Method method);
 
-struct Selection {
-  bool requested = false;         // false: no --gpus; then every GPU stays open
-  std::vector<unsigned> gpus;     // whole GPUs, by index in the inventory
-  std::vector<std::string> migs;  // UUIDs of MIG instances
+// What the job is given: gpu::select's answer, or no answer at all when --gpus was not used.
+struct Selection : gpu::Selection {
+  bool requested = false;  // false: every GPU stays open
 };
 
 struct Request {
@@ -66,24 +66,24 @@ struct Setting {
 };
 
 struct Plan {
-  std::vector<Layer> layers;      // empty: nothing is added
+  std::vector<Layer> layers{};    // empty: nothing is added
   std::string enforced = "none";  // design section 7; tight: "cgroup+landlock+seccomp"
   bool requested = false;         // a selection or a --refuse was given at all
   bool tight = false;
   bool as_root = false;
   bool no_new_privs = false;
 
-  std::vector<RefusedNode> refused;  // empty: nothing to refuse
-  std::vector<AllowedNode> allowed;
-  std::vector<Setting> environment;
-  std::vector<std::string> not_covered;  // ways out that stay, one sentence each
-  std::vector<std::string> notes;        // side effects and degradations worth a line
+  std::vector<RefusedNode> refused{};  // empty: nothing to refuse
+  std::vector<AllowedNode> allowed{};
+  std::vector<Setting> environment{};
+  std::vector<std::string> not_covered{};  // ways out that stay, one sentence each
+  std::vector<std::string> notes{};        // side effects and degradations worth a line
 
   // For the layers that need them.
   unsigned landlock_abi = 0;
-  std::vector<std::string> read_only;  // cgroup mounts that Landlock leaves readable only
-  std::string cgroup2_parent;          // folder in which the job's own group is made
-  std::string cgroup1_parent;
+  std::vector<std::string> read_only{};  // cgroup mounts that Landlock leaves readable only
+  std::string cgroup2_parent{};          // folder in which the job's own group is made
+  std::string cgroup1_parent{};
   bool filter_cgroup_exits = false;  // the filter also refuses clone3 and bpf
 
   bool has(Layer layer) const;

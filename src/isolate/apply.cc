@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isolate/apply.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "isolate/cgroup1.h"
+#include "isolate/cgroup2.h"
+#include "isolate/inherited.h"
+#include "isolate/landlock.h"
+#include "isolate/seccomp.h"
+#include "isolate/selftest.h"
+
+namespace corral::isolate {
+namespace {
+
+std::vector<Node> nodes_of(const Plan& plan) {
+  std::vector<Node> nodes;
+  for (const RefusedNode& refused : plan.refused) nodes.push_back(refused.node);
+  return nodes;
+}
+
+Result<CgroupFolder> make_cgroup2(const Plan& plan) {
+  remove_stale_cgroups(plan.cgroup2_parent);
+  CORRAL_TRY(CgroupFolder group, CgroupFolder::create(plan.cgroup2_parent));
+  CORRAL_CHECK(attach_device_program(group.path(), nodes_of(plan)));
+  return group;
+}
+
+Result<CgroupFolder> make_cgroup1(const Plan& plan) {
+  remove_stale_cgroups(plan.cgroup1_parent);
+  CORRAL_TRY(CgroupFolder group, CgroupFolder::create(plan.cgroup1_parent));
+  CORRAL_CHECK(deny_devices(group.path(), nodes_of(plan)));
+  return group;
+}
+
+// v2 first; a hybrid host has v1 to fall back on, and then the plan says so.
+Result<void> prepare_cgroup(Prepared& prepared) {
+  Plan& plan = prepared.plan;
+  if (plan.has(Layer::cgroup2)) {
+    Result<CgroupFolder> group = make_cgroup2(plan);
+    if (group) {
+      prepared.cgroup2 = *std::move(group);
+      return {};
+    }
+    if (plan.cgroup1_parent.empty()) return std::unexpected(group.error());
+    std::ranges::replace(plan.layers, Layer::cgroup2, Layer::cgroup1);
+    plan.notes.push_back("cgroup v1 in place of v2: " + group.error().what);
+  }
+  if (plan.has(Layer::cgroup1)) {
+    CORRAL_TRY(prepared.cgroup1, make_cgroup1(plan));
+  }
+  return {};
+}
+
+LandlockRules landlock_rules(const Plan& plan) {
+  LandlockRules rules;
+  for (const RefusedNode& refused : plan.refused)
+    if (refused.by_path) rules.refused.push_back(refused.node.path);
+  rules.read_only = plan.read_only;
+  return rules;
+}
+
+}  // namespace
+
+Result<Prepared> prepare(const Plan& plan) {
+  Prepared prepared{.plan = plan};
+  CORRAL_CHECK(prepare_cgroup(prepared));
+  if (plan.has(Layer::landlock)) {
+    CORRAL_TRY(prepared.landlock_ruleset, build_landlock(landlock_rules(plan), plan.landlock_abi));
+  } else if (plan.has(Layer::landlock_scope)) {
+    CORRAL_TRY(prepared.landlock_ruleset, build_landlock_scope());
+  }
+  if (plan.has(Layer::seccomp))
+    prepared.filter = build_filter({.cgroup_exits = plan.filter_cgroup_exits});
+  return prepared;
+}
+
+Result<void> enter(const Prepared& prepared) {
+  const Plan& plan = prepared.plan;
+  // Unenforced: the nodes stay open, and there is nothing to test.
+  if (plan.enforced == "none") return {};
+  if (prepared.cgroup2) CORRAL_CHECK(prepared.cgroup2.join());
+  if (prepared.cgroup1) CORRAL_CHECK(prepared.cgroup1.join());
+  CORRAL_CHECK(close_inherited(plan.refused, plan.tight));
+  if (plan.tight) CORRAL_CHECK(enter_working_folder_afresh());
+  if (plan.no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return fail_sys("no_new_privs", errno);
+  if (prepared.landlock_ruleset) CORRAL_CHECK(enter_landlock(prepared.landlock_ruleset.get()));
+  if (!prepared.filter.empty()) CORRAL_CHECK(enter_filter(prepared.filter));
+  return self_test(plan.refused, plan.allowed);
+}
+
+Result<std::vector<pid_t>> release(Prepared& prepared) {
+  CORRAL_TRY(std::vector<pid_t> left, prepared.cgroup2.remove());
+  CORRAL_TRY(const std::vector<pid_t> left1, prepared.cgroup1.remove());
+  left.insert(left.end(), left1.begin(), left1.end());
+  return left;
+}
+
+std::vector<pid_t> members(const Prepared& prepared) {
+  const CgroupFolder& group = prepared.cgroup2 ? prepared.cgroup2 : prepared.cgroup1;
+  return group.members();
+}
+
+}  // namespace corral::isolate

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isolate/cgroup_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "host/proc.h"
+#include "host/root.h"
+
+namespace corral::isolate {
+namespace {
+
+constexpr std::string_view kPrefix = "corral-";
+constexpr int kMaxGroupsOfOneProcess = 1000;
+// An exiting process leaves its group a moment after its parent could wait for it.
+constexpr int kRemoveTries = 20;
+constexpr timespec kRemovePause{.tv_sec = 0, .tv_nsec = 1'000'000};
+
+struct Owner {
+  pid_t pid = 0;
+  std::uint64_t start_ticks = 0;
+};
+
+// corral-<pid>-<starttime> or corral-<pid>-<starttime>-<n>
+std::optional<Owner> parse_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  const std::vector<std::string_view> parts = split(name, '-');
+  if (parts.size() < 2 || parts.size() > 3) return std::nullopt;
+  const auto pid = parse_number<pid_t>(parts[0]);
+  const auto start = parse_number<std::uint64_t>(parts[1]);
+  if (!pid || !start || *pid <= 0) return std::nullopt;
+  if (parts.size() == 3 && !parse_number<unsigned>(parts[2])) return std::nullopt;
+  return Owner{.pid = *pid, .start_ticks = *start};
+}
+
+bool is_alive(const Owner& owner) {
+  const auto stat = host::read_stat(host::Root(), owner.pid);
+  return stat && stat->start_ticks == owner.start_ticks;
+}
+
+std::vector<std::string> child_groups(const std::string& folder) {
+  std::vector<std::string> groups;
+  const auto names = list_folder(folder);
+  if (!names) return groups;
+  for (const std::string& name : *names) {
+    struct stat status{};
+    const std::string path = folder + "/" + name;
+    if (::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) groups.push_back(path);
+  }
+  return groups;
+}
+
+void collect_members(const std::string& folder, std::vector<pid_t>& pids) {
+  // A threaded group refuses to list processes; its threads name them as well.
+  auto text = read_file(folder + "/cgroup.procs");
+  if (!text) text = read_file(folder + "/cgroup.threads");
+  if (text)
+    for (const std::string_view line : split(*text, '\n'))
+      if (const auto pid = parse_number<pid_t>(line)) pids.push_back(*pid);
+  for (const std::string& group : child_groups(folder)) collect_members(group, pids);
+}
+
+// Innermost groups first. False with errno of the last failure.
+bool remove_tree(const std::string& folder) {
+  for (const std::string& group : child_groups(folder)) remove_tree(group);
+  return ::rmdir(folder.c_str()) == 0 || errno == ENOENT;
+}
+
+// Below a threaded group a new one is unusable until it is made threaded too (cgroups(7)).
+Result<void> match_type(const std::string& parent, const std::string& folder) {
+  const auto type = read_file(parent + "/cgroup.type");
+  if (type && trim(*type) == "threaded") return write_existing(folder + "/cgroup.type", "threaded");
+  return {};
+}
+
+}  // namespace
+
+CgroupFolder::CgroupFolder(CgroupFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      procs_(std::move(other.procs_)),
+      maker_(std::exchange(other.maker_, 0)) {}
+
+CgroupFolder& CgroupFolder::operator=(CgroupFolder&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(procs_, other.procs_);
+  std::swap(maker_, other.maker_);
+  return *this;
+}
+
+CgroupFolder::~CgroupFolder() {
+  // A forked child holds a copy of this object but not the group.
+  if (!path_.empty() && maker_ == ::getpid()) remove_tree(path_);
+}
+
+Result<CgroupFolder> CgroupFolder::create(const std::string& parent) {
+  CORRAL_TRY(const host::ProcessStat self, host::read_stat(host::Root(), ::getpid()));
+  const std::string name =
+      std::string(kPrefix) + std::to_string(self.pid) + "-" + std::to_string(self.start_ticks);
+  CgroupFolder group;
+  for (int n = 0; n < kMaxGroupsOfOneProcess && group.path_.empty(); ++n) {
+    std::string path = parent + "/" + name;
+    if (n > 0) path += "-" + std::to_string(n);
+    if (::mkdir(path.c_str(), 0755) == 0)
+      group.path_ = std::move(path);
+    else if (errno != EEXIST)
+      return fail_sys("make cgroup " + path, errno);
+  }
+  if (group.path_.empty()) return fail("make cgroup " + parent + "/" + name + ": too many of them");
+  group.maker_ = ::getpid();
+  CORRAL_CHECK(match_type(parent, group.path_));
+  CORRAL_TRY(group.procs_, open_file(group.path_ + "/cgroup.procs", O_WRONLY));
+  return group;
+}
+
+Result<void> CgroupFolder::join() const {
+  if (::write(procs_.get(), "0", 1) != 1) return fail_sys("join cgroup " + path_, errno);
+  return {};
+}
+
+std::vector<pid_t> CgroupFolder::members() const {
+  std::vector<pid_t> pids;
+  if (!path_.empty()) collect_members(path_, pids);
+  std::ranges::sort(pids);
+  const auto repeated = std::ranges::unique(pids);
+  pids.erase(repeated.begin(), repeated.end());
+  return pids;
+}
+
+Result<std::vector<pid_t>> CgroupFolder::remove() {
+  if (path_.empty()) return std::vector<pid_t>{};
+  for (int i = 0; i < kRemoveTries; ++i) {
+    if (remove_tree(path_)) {
+      path_.clear();
+      procs_.close();
+      return std::vector<pid_t>{};
+    }
+    if (errno != EBUSY) return fail_sys("remove cgroup " + path_, errno);
+    if (std::vector<pid_t> left = members(); !left.empty()) return left;
+    ::nanosleep(&kRemovePause, nullptr);
+  }
+  return fail_sys("remove cgroup " + path_, EBUSY);
+}
+
+unsigned remove_stale_cgroups(const std::string& parent) {
+  const auto names = list_folder(parent);
+  if (!names) return 0;
+  unsigned removed = 0;
+  for (const std::string& name : *names) {
+    const auto owner = parse_name(name);
+    if (owner && !is_alive(*owner) && remove_tree(parent + "/" + name)) ++removed;
+  }
+  return removed;
+}
+
+}  // namespace corral::isolate

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isolate/not_covered.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace corral::isolate {
+namespace {
+
+// Programs whose whole work is done by a process outside.
+constexpr std::string_view kAgents[] = {"docker", "podman", "nerdctl", "ctr",        "crictl",
+                                        "lxc",    "srun",   "ssh",     "systemd-run"};
+
+std::string_view base_name(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == path.npos ? path : path.substr(slash + 1);
+}
+
+void name_root(Plan& plan, const Host& host) {
+  if (!host.root || plan.layers.empty()) return;
+  if (plan.tight)
+    plan.not_covered.emplace_back(
+        "the job runs as root: the ways out that are known are closed, but root can do more "
+        "(kernel "
+        "modules, /proc/sys)");
+  else if (plan.has(Layer::landlock))
+    plan.not_covered.emplace_back("the job runs as root, which can do more than open files");
+  else
+    plan.not_covered.emplace_back(
+        "the job runs as root and could leave its cgroup; --tight closes the ways that are known");
+}
+
+void name_processes_outside(Plan& plan, const Request& request, const Host& host) {
+  const bool cgroup = plan.has(Layer::cgroup2) || plan.has(Layer::cgroup1);
+  if (cgroup && !plan.has(Layer::landlock) && !plan.has(Layer::landlock_scope))
+    plan.not_covered.push_back(
+        "another process of the same user could be made to open a refused node (ptrace): the fence "
+        "against that needs Landlock ABI 6, this kernel has " +
+        std::to_string(host.landlock_abi));
+  if (!host.mps_pipe.empty())
+    plan.not_covered.push_back("an MPS server works for whoever reaches " + host.mps_pipe +
+                               ", on every GPU that it holds");
+  for (const std::string& word : request.command)
+    if (std::ranges::find(kAgents, base_name(word)) != std::end(kAgents)) {
+      plan.not_covered.push_back("\"" + printable(word) +
+                                 "\" hands its work to a process outside, which is not confined");
+      break;
+    }
+  if (plan.tight && !host.docker_socket.empty())
+    plan.not_covered.push_back("the container engine at " + host.docker_socket +
+                               " would open any node for the job");
+}
+
+void name_nodes(Plan& plan, const Request& request, const Host& host) {
+  const bool by_path_only =
+      plan.has(Layer::landlock) && !plan.has(Layer::cgroup2) && !plan.has(Layer::cgroup1);
+  if (by_path_only && !plan.has(Layer::seccomp))
+    plan.not_covered.emplace_back(
+        "an open in mode 3 passes Landlock, and this kernel has no seccomp filters: accidents are "
+        "stopped, intent is not");
+  if (by_path_only && !host.alias_search_complete)
+    plan.not_covered.emplace_back(
+        "a second node of the same number deep outside /dev, which only root can make, was not "
+        "searched for");
+  const bool lacks_drm = request.allowed.requested &&
+                         std::ranges::any_of(request.inventory.gpus, [&](const gpu::Gpu& gpu) {
+                           return gpu.drm_nodes.empty() &&
+                                  std::ranges::any_of(plan.refused, [&](const RefusedNode& r) {
+                                    return r.node.path == gpu.node;
+                                  });
+                         });
+  if (lacks_drm && !host.unmatched_drm.empty() && !plan.layers.empty())
+    plan.not_covered.push_back(join_and(host.unmatched_drm) +
+                               " could not be matched to a GPU and stay open");
+  const bool refuses_mig = std::ranges::any_of(
+      plan.refused, [](const RefusedNode& r) { return r.why.starts_with("capability of "); });
+  if (refuses_mig && host.cap_sys_admin)
+    plan.not_covered.emplace_back(
+        "the driver gives every MIG instance of an open GPU to a process with CAP_SYS_ADMIN");
+}
+
+}  // namespace
+
+void name_what_is_not_covered(Plan& plan, const Request& request, const Host& host) {
+  if (plan.enforced == "none") {
+    plan.not_covered.emplace_back(
+        "nothing is enforced: the variables are set, and the job may change them");
+    return;
+  }
+  name_root(plan, host);
+  name_processes_outside(plan, request, host);
+  name_nodes(plan, request, host);
+}
+
+}  // namespace corral::isolate

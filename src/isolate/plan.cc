@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isolate/plan.h"
+
+#include <linux/bpf.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "isolate/not_covered.h"
+
+namespace corral::isolate {
+namespace {
+
+constexpr unsigned kNvidiaMajor = 195;  // fixed in the kernel's list of device numbers
+constexpr unsigned kScopeAbi = 6;
+
+bool contains(const auto& range, const auto& value) {
+  return std::ranges::find(range, value) != std::ranges::end(range);
+}
+
+// The instances of a GPU that are given; empty for a GPU that is given whole, or not at all.
+std::vector<const gpu::MigInstance*> given_instances(const Selection& selection,
+                                                     const gpu::Gpu& gpu) {
+  std::vector<const gpu::MigInstance*> given;
+  for (const gpu::MigRef& ref : selection.mig)
+    if (ref.gpu == gpu.index && ref.instance < gpu.mig.size())
+      given.push_back(&gpu.mig[ref.instance]);
+  return given;
+}
+
+bool is_given(const Selection& selection, const gpu::Gpu& gpu) {
+  return contains(selection.gpus, gpu.index);
+}
+
+std::string gpu_text(const gpu::Gpu& gpu) { return "GPU " + std::to_string(gpu.index); }
+
+void want(std::vector<Wanted>& wanted, Wanted item) {
+  if (std::ranges::find(wanted, item.path, &Wanted::path) == wanted.end())
+    wanted.push_back(std::move(item));
+}
+
+void want_gpu(const Selection& selection, const gpu::Gpu& gpu, std::vector<Wanted>& wanted) {
+  const std::vector<const gpu::MigInstance*> given = given_instances(selection, gpu);
+  if (is_given(selection, gpu) && given.empty()) return;
+  if (given.empty() && !gpu.node.empty())
+    want(wanted, {.path = gpu.node,
+                  .why = gpu_text(gpu),
+                  .known = Node{.path = gpu.node,
+                                .type = Node::Type::missing,
+                                .major = kNvidiaMajor,
+                                .minor = gpu.minor.value_or(0)}});
+  for (const std::string& path : gpu.drm_nodes)
+    want(wanted, {.path = path, .why = "DRM node of " + gpu_text(gpu), .known = {}});
+  // Compute instances of one GPU instance share its capability node.
+  std::vector<std::string> needed;
+  for (const gpu::MigInstance* instance : given)
+    needed.insert(needed.end(), instance->capability_nodes.begin(),
+                  instance->capability_nodes.end());
+  for (const gpu::MigInstance& instance : gpu.mig)
+    for (const std::string& path : instance.capability_nodes)
+      if (!contains(needed, path))
+        want(wanted, {.path = path, .why = "capability of " + instance.uuid, .known = {}});
+}
+
+std::vector<AllowedNode> allowed_nodes(const Request& request) {
+  std::vector<AllowedNode> allowed;
+  if (!request.allowed.requested) return allowed;
+  for (const gpu::Gpu& gpu : request.inventory.gpus) {
+    if (!is_given(request.allowed, gpu)) continue;
+    if (!gpu.node.empty()) allowed.push_back({.path = gpu.node, .why = gpu_text(gpu)});
+    for (const gpu::MigInstance* instance : given_instances(request.allowed, gpu))
+      for (const std::string& path : instance->capability_nodes)
+        allowed.push_back({.path = path, .why = "capability of " + instance->uuid});
+  }
+  return allowed;
+}
+
+Result<std::vector<Setting>> environment(const Request& request) {
+  if (!request.allowed.requested) return std::vector<Setting>{};
+  CORRAL_TRY(const std::string visible, gpu::visible_devices(request.allowed, request.inventory));
+  return std::vector<Setting>{
+      {.name = "CUDA_VISIBLE_DEVICES", .value = visible},
+      {.name = "CUDA_DEVICE_ORDER", .value = "PCI_BUS_ID"},
+      {.name = "NVIDIA_VISIBLE_DEVICES", .value = request.allowed.empty() ? "none" : visible},
+  };
+}
+
+// Every refused GPU needs a node to refuse, and every --refuse must name one.
+Result<void> check_nodes(const Request& request, const std::vector<Wanted>& wanted,
+                         const Host& host) {
+  for (const gpu::Gpu& gpu : request.inventory.gpus)
+    if (request.allowed.requested && gpu.node.empty() && !is_given(request.allowed, gpu))
+      return fail(gpu_text(gpu) + ": its device node is not known, so it cannot be refused",
+                  "check that /proc/driver/nvidia/gpus is readable");
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const Node& node = host.refused[i].node;
+    const bool asked = contains(request.refuse_paths, wanted[i].path);
+    if (asked && node.type == Node::Type::missing && !wanted[i].known)
+      return fail("--refuse " + wanted[i].path + ": there is no device node of that name",
+                  "give the path of a character or block device, e.g. /dev/kvm");
+    if (node.type == Node::Type::file && !request.inventory.simulated)
+      return fail(wanted[i].path + ": a regular file, not a device node");
+    for (const AllowedNode& allowed : allowed_nodes(request))
+      if (allowed.path == node.path)
+        return fail("--refuse " + wanted[i].path + ": it is the node of " + allowed.why +
+                        ", which --gpus gives to the job",
+                    "leave one of the two out");
+  }
+  return {};
+}
+
+std::optional<std::string> file_node(const Host& host) {
+  for (const RefusedFact& fact : host.refused)
+    if (fact.node.type == Node::Type::file) return fact.node.path;
+  return std::nullopt;
+}
+
+// Why device programs are not possible; empty: they are.
+std::string cgroup2_trouble(const Host& host) {
+  if (!host.cgroup2_trouble.empty()) return host.cgroup2_trouble;
+  if (!host.cgroup2) return "cgroup v2 is not mounted";
+  if (!host.cgroup2->writable) return host.cgroup2->folder + " is not writable";
+  for (const DevicePrograms& programs : host.device_programs) {
+    if ((programs.attach_flags & BPF_F_ALLOW_MULTI) != 0) continue;
+    if ((programs.attach_flags & BPF_F_ALLOW_OVERRIDE) != 0)
+      return "the device program on " + programs.folder +
+             " is marked overridable: ours would switch it off";
+    return "the device program on " + programs.folder + " forbids further ones";
+  }
+  return {};
+}
+
+std::string cgroup1_trouble(const Host& host) {
+  if (!host.cgroup1_devices) return "the v1 devices controller is not mounted";
+  if (!host.cap_sys_admin) return "it needs root";
+  if (!host.cgroup1_devices->writable) return host.cgroup1_devices->folder + " is not writable";
+  return {};
+}
+
+std::string cgroup_trouble(const Host& host) {
+  if (const auto file = file_node(host))
+    return *file + " is a file of the simulated machine, and device rules only know numbers";
+  const std::string v2 = cgroup2_trouble(host);
+  const std::string v1 = cgroup1_trouble(host);
+  return v2.empty() || v1.empty() ? std::string() : "v2: " + v2 + "; v1: " + v1;
+}
+
+std::string landlock_trouble(const Request& request, const Host& host) {
+  if (host.landlock_abi == 0) return "this kernel has no Landlock, or not switched on (5.13, lsm=)";
+  for (const RefusedFact& fact : host.refused)
+    if (!fact.shared_folder.empty() && !request.inventory.simulated)
+      return fact.node.path + " lies below " + fact.shared_folder +
+             ": programs could not make files there any more";
+  return {};
+}
+
+bool all_refused_now(const Host& host) {
+  return std::ranges::all_of(
+      host.refused, [](const RefusedFact& fact) { return fact.refused_now.value_or(false); });
+}
+
+void add_cgroup(Plan& plan, const Host& host) {
+  const bool v2 = cgroup2_trouble(host).empty();
+  const bool v1 = cgroup1_trouble(host).empty();
+  plan.layers.push_back(v2 ? Layer::cgroup2 : Layer::cgroup1);
+  if (v2) plan.cgroup2_parent = host.cgroup2->folder;
+  if (v1) plan.cgroup1_parent = host.cgroup1_devices->folder;
+  if (!v2) plan.notes.push_back("cgroup v1 in place of v2: " + cgroup2_trouble(host));
+}
+
+// Landlock and the filter belong together: alone Landlock stops accidents only.
+Result<void> add_landlock(Plan& plan, const Host& host) {
+  plan.layers.push_back(Layer::landlock);
+  if (host.seccomp_filter) {
+    plan.layers.push_back(Layer::seccomp);
+  } else if (plan.tight) {
+    return fail(
+        "--tight: this kernel has no seccomp filters, without which Landlock lets an open "
+        "in mode 3 pass",
+        "leave --tight out for a confinement that stops accidents");
+  }
+  if (host.landlock_abi < 2)
+    plan.notes.push_back("Landlock ABI 1 refuses to move files from one folder to another");
+  return {};
+}
+
+// Fences ptrace and pidfd_getfd, by which a process outside could be made to open the node.
+void add_scope(Plan& plan, const Host& host) {
+  if (host.landlock_abi >= kScopeAbi) plan.layers.push_back(Layer::landlock_scope);
+}
+
+Result<void> choose_tight(Plan& plan, const Request& request, const Host& host) {
+  const std::string trouble = cgroup_trouble(host);
+  if (request.method == Method::env)
+    return fail("--tight with --enforce env: the variable alone enforces nothing",
+                "leave --enforce out");
+  if (request.method == Method::cgroup && !trouble.empty())
+    return fail("--enforce cgroup is not available: " + trouble,
+                "leave --enforce out: --tight then uses Landlock and the seccomp filter");
+  if (const std::string landlock = landlock_trouble(request, host); !landlock.empty())
+    return fail("--tight needs Landlock: " + landlock,
+                trouble.empty() ? "leave --tight out: the cgroup alone is available" : "");
+  if (request.method != Method::landlock && trouble.empty()) add_cgroup(plan, host);
+  return add_landlock(plan, host);
+}
+
+Result<void> choose_cgroup(Plan& plan, const Request& request, const Host& host) {
+  if (const std::string trouble = cgroup_trouble(host); !trouble.empty())
+    return fail(
+        "--enforce cgroup is not available: " + trouble,
+        landlock_trouble(request, host).empty() ? "--enforce landlock would work here" : "");
+  add_cgroup(plan, host);
+  add_scope(plan, host);
+  return {};
+}
+
+Result<void> choose_landlock(Plan& plan, const Request& request, const Host& host) {
+  if (const std::string trouble = landlock_trouble(request, host); !trouble.empty())
+    return fail("--enforce landlock is not available: " + trouble,
+                cgroup_trouble(host).empty() ? "--enforce cgroup would work here" : "");
+  return add_landlock(plan, host);
+}
+
+Result<void> choose_automatic(Plan& plan, const Request& request, const Host& host) {
+  if (all_refused_now(host)) {
+    plan.enforced = "existing";
+    return {};
+  }
+  const std::string cgroup = cgroup_trouble(host);
+  const std::string landlock = landlock_trouble(request, host);
+  if (cgroup.empty()) return choose_cgroup(plan, request, host);
+  if (landlock.empty()) return choose_landlock(plan, request, host);
+  if (request.allow_unenforced) {
+    plan.notes.push_back("nothing is enforced: cgroup: " + cgroup + "; Landlock: " + landlock);
+    return {};
+  }
+  return fail("nothing here can keep the job off the other GPUs. cgroup: " + cgroup +
+                  "; Landlock: " + landlock,
+              "run it as root, or with --allow-unenforced to set the variables only");
+}
+
+Result<void> choose_layers(Plan& plan, const Request& request, const Host& host) {
+  if (request.method == Method::mount)
+    return fail("--enforce mount is not available yet",
+                cgroup_trouble(host).empty()              ? "--enforce cgroup would work here"
+                : landlock_trouble(request, host).empty() ? "--enforce landlock would work here"
+                                                          : "");
+  if (request.tight) return choose_tight(plan, request, host);
+  switch (request.method) {
+    case Method::cgroup:
+      return choose_cgroup(plan, request, host);
+    case Method::landlock:
+      return choose_landlock(plan, request, host);
+    case Method::env:
+    case Method::mount:
+      return {};
+    case Method::automatic:
+      return choose_automatic(plan, request, host);
+  }
+  return {};
+}
+
+bool has_cgroup(const Plan& plan) { return plan.has(Layer::cgroup2) || plan.has(Layer::cgroup1); }
+
+std::string enforced_text(const Plan& plan) {
+  std::vector<std::string> parts;
+  if (has_cgroup(plan)) parts.emplace_back("cgroup");
+  if (plan.has(Layer::landlock)) parts.emplace_back("landlock");
+  if (plan.has(Layer::seccomp)) parts.emplace_back("seccomp");
+  return join(parts, "+");
+}
+
+// A name below /tmp cannot be refused by path without taking /tmp away. By number it can.
+Result<void> add_alias(Plan& plan, const Node& node, const Alias& alias) {
+  RefusedNode refused{
+      .node = node,
+      .why =
+          (alias.kind == Alias::Kind::mount ? "second mount of " : "second node of ") + node.path};
+  refused.node.path = alias.path;
+  if (plan.has(Layer::landlock) && !alias.shared_folder.empty()) {
+    refused.by_path = false;
+    refused.self_test = has_cgroup(plan);
+    if (!has_cgroup(plan) && plan.tight)
+      return fail("--tight: " + alias.path + " is another name of " + node.path +
+                      ", and Landlock could refuse it only by taking away " + alias.shared_folder,
+                  "remove it, or run as root, where device rules refuse the number");
+    if (!has_cgroup(plan))
+      plan.not_covered.push_back(alias.path + " is another name of " + node.path +
+                                 " and stays open: Landlock could refuse it only by taking away " +
+                                 alias.shared_folder);
+  }
+  plan.refused.push_back(std::move(refused));
+  return {};
+}
+
+Result<void> add_refused(Plan& plan, const std::vector<Wanted>& wanted, const Host& host) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const RefusedFact& fact = host.refused[i];
+    if (std::ranges::any_of(plan.refused,
+                            [&](const RefusedNode& r) { return r.node.path == fact.node.path; }))
+      continue;
+    plan.refused.push_back({.node = fact.node, .why = wanted[i].why});
+    if (plan.has(Layer::landlock) && !fact.shared_folder.empty())
+      plan.notes.push_back("the job cannot make files directly in " + fact.shared_folder +
+                           ", above " + fact.node.path);
+  }
+  for (const RefusedFact& fact : host.refused)
+    for (const Alias& alias : fact.aliases)
+      if (std::ranges::none_of(plan.refused,
+                               [&](const RefusedNode& r) { return r.node.path == alias.path; }))
+        CORRAL_CHECK(add_alias(plan, fact.node, alias));
+  return {};
+}
+
+}  // namespace
+
+bool Plan::has(Layer layer) const { return contains(layers, layer); }
+
+Result<Method> parse_method(std::string_view text) {
+  for (const Method method :
+       {Method::automatic, Method::cgroup, Method::landlock, Method::mount, Method::env})
+    if (text == method_name(method)) return method;
+  return fail("--enforce \"" + printable(text) +
+              "\": expected auto, cgroup, landlock, mount or env");
+}
+
+std::string_view method_name(Method method) {
+  switch (method) {
+    case Method::automatic:
+      return "auto";
+    case Method::cgroup:
+      return "cgroup";
+    case Method::landlock:
+      return "landlock";
+    case Method::mount:
+      return "mount";
+    case Method::env:
+      return "env";
+  }
+  return {};
+}
+
+std::vector<Wanted> wanted_refusals(const Request& request) {
+  std::vector<Wanted> wanted;
+  if (request.allowed.requested)
+    for (const gpu::Gpu& gpu : request.inventory.gpus) want_gpu(request.allowed, gpu, wanted);
+  for (const std::string& path : request.refuse_paths)
+    want(wanted, {.path = path, .why = "--refuse", .known = {}});
+  return wanted;
+}
+
+Result<Plan> make_plan(const Request& request, const Host& host) {
+  Plan plan{.requested = request.allowed.requested || !request.refuse_paths.empty(),
+            .tight = request.tight,
+            .as_root = host.root,
+            .landlock_abi = host.landlock_abi};
+  plan.allowed = allowed_nodes(request);
+  CORRAL_TRY(plan.environment, environment(request));
+  const std::vector<Wanted> wanted = wanted_refusals(request);
+  CORRAL_CHECK(check_nodes(request, wanted, host));
+  if (wanted.empty()) return plan;
+
+  CORRAL_CHECK(choose_layers(plan, request, host));
+  if (!plan.layers.empty()) plan.enforced = enforced_text(plan);
+  CORRAL_CHECK(add_refused(plan, wanted, host));
+  plan.no_new_privs = plan.has(Layer::landlock) || plan.has(Layer::seccomp) ||
+                      (plan.has(Layer::landlock_scope) && !host.cap_sys_admin);
+  if (plan.tight && host.root && has_cgroup(plan)) {
+    plan.filter_cgroup_exits = true;
+    plan.read_only = host.cgroup_mounts;
+  }
+  name_what_is_not_covered(plan, request, host);
+  return plan;
+}
+
+Result<Plan> plan_for(const Request& request) {
+  CORRAL_TRY(const Host host, read_host_facts(request));
+  return make_plan(request, host);
+}
+
+}  // namespace corral::isolate

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan in words and in JSON, for --dry-run and the report.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "isolate/plan.h"
+
+namespace corral::isolate {
+namespace {
+
+std::string number_text(const Node& node) {
+  switch (node.type) {
+    case Node::Type::file:
+      return "file";
+    case Node::Type::missing:
+      return "not there";
+    case Node::Type::character:
+    case Node::Type::block:
+      return fmt::format("{} {}:{}", static_cast<char>(node.type), node.major, node.minor);
+  }
+  return {};
+}
+
+void add_section(std::string& text, std::string_view title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  text += fmt::format("{}\n", title);
+  for (const std::string& line : lines) text += fmt::format("  {}\n", printable(line));
+}
+
+std::string headline(const Plan& plan) {
+  if (!plan.layers.empty())
+    return fmt::format("confined by {} (enforced: {})", join_and(layer_texts(plan)), plan.enforced);
+  if (plan.enforced == "existing") return "confined already; nothing is added (enforced: existing)";
+  if (plan.refused.empty()) return "nothing to refuse (enforced: none)";
+  return "NOT enforced: only variables are set (enforced: none)";
+}
+
+}  // namespace
+
+std::string_view layer_name(Layer layer) {
+  switch (layer) {
+    case Layer::cgroup2:
+      return "cgroup v2";
+    case Layer::cgroup1:
+      return "cgroup v1";
+    case Layer::landlock:
+      return "Landlock";
+    case Layer::landlock_scope:
+      return "Landlock scope";
+    case Layer::seccomp:
+      return "seccomp filter";
+  }
+  return {};
+}
+
+std::vector<std::string> layer_texts(const Plan& plan) {
+  std::vector<std::string> texts;
+  for (const Layer layer : plan.layers) {
+    std::string text(layer_name(layer));
+    if (layer == Layer::landlock) text += fmt::format(" ABI {}", plan.landlock_abi);
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+std::string describe(const Plan& plan) {
+  std::string text = headline(plan) + "\n";
+  std::vector<std::string> lines;
+  for (const RefusedNode& r : plan.refused)
+    lines.push_back(fmt::format("{:<28} {:<10} {}", r.node.path, number_text(r.node), r.why));
+  add_section(text, "refused", lines);
+  lines.clear();
+  for (const AllowedNode& a : plan.allowed)
+    lines.push_back(fmt::format("{:<28} {:<10} {}", a.path, "", a.why));
+  add_section(text, "allowed", lines);
+  lines.clear();
+  for (const Setting& s : plan.environment) lines.push_back(s.name + "=" + s.value);
+  add_section(text, "environment", lines);
+  add_section(text, "not covered", plan.not_covered);
+  add_section(text, "notes", plan.notes);
+  return text;
+}
+
+nlohmann::json to_json(const Plan& plan) {
+  nlohmann::json refused = nlohmann::json::array();
+  for (const RefusedNode& r : plan.refused) {
+    nlohmann::json node = {{"path", r.node.path}, {"why", r.why}};
+    const bool numbered = r.node.major != 0;
+    node["type"] = std::string(1, static_cast<char>(r.node.type));
+    node["major"] = numbered ? nlohmann::json(r.node.major) : nlohmann::json();
+    node["minor"] = numbered ? nlohmann::json(r.node.minor) : nlohmann::json();
+    refused.push_back(std::move(node));
+  }
+  nlohmann::json allowed = nlohmann::json::array();
+  for (const AllowedNode& a : plan.allowed) allowed.push_back({{"path", a.path}, {"why", a.why}});
+  nlohmann::json environment = nlohmann::json::object();
+  for (const Setting& s : plan.environment) environment[s.name] = s.value;
+  return {{"enforced", plan.enforced},   {"layers", layer_texts(plan)},
+          {"requested", plan.requested}, {"tight", plan.tight},
+          {"as_root", plan.as_root},     {"no_new_privs", plan.no_new_privs},
+          {"refused", refused},          {"allowed", allowed},
+          {"environment", environment},  {"not_covered", plan.not_covered},
+          {"notes", plan.notes}};
+}
+
+}  // namespace corral::isolate
