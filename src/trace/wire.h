@@ -105,13 +105,14 @@ static_assert(sizeof(NativeFrameData) == 16);
 // A device as the driver names it to this process.
 struct DeviceId {
   int32_t ordinal;   // CUDA's number in this process: depends on CUDA_VISIBLE_DEVICES; -1: unknown
-  uint32_t flags;    // kDeviceUuid, kDevicePci
+  uint32_t flags;    // kDeviceUuid, kDevicePci, kDeviceInUse
   uint8_t uuid[16];  // of the GPU, or of the MIG instance
   char pci[16];      // "0000:00:07.0", NUL-padded
 };
 static_assert(sizeof(DeviceId) == 40);
-constexpr uint32_t kDeviceUuid = 1;  // uuid is known
-constexpr uint32_t kDevicePci = 2;   // pci is known
+constexpr uint32_t kDeviceUuid = 1;   // uuid is known
+constexpr uint32_t kDevicePci = 2;    // pci is known
+constexpr uint32_t kDeviceInUse = 4;  // in a counters file: the slot counts
 
 // A cuInit: the first that succeeds, and the failed ones before it. Fields: the variables as they
 // were before the driver read them, thread name, stack.

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// CORRAL_HOOK(f, base, since) makes f, declared in driver_api.h, a wrapped function: one line
+// beside its definition, and no other list to keep in step.
+//
+// The line puts a pointer to the hook's description into the ELF section corral_hooks, which the
+// linker delimits. Pointers and not structs: compilers pad structs in such a section. There is no
+// constructor, so the table works before any initialiser has run.
+#pragma once
+
+#include "shim/driver_api.h"
+
+namespace corral::shim {
+
+struct Hook {
+  const char* name;  // exported symbol: "cuMemAlloc_v2"
+  const char* base;  // name without version, as cuGetProcAddress is asked: "cuMemAlloc"
+  int since;         // CUDA version in which this form appeared, as cuGetProcAddress is asked: 3020
+  void* wrapper;     // ours
+  void* original;    // the driver's: null: not looked up yet, kAbsent: the driver has none
+  void* answer;      // what cuGetProcAddress answers for base and since; likewise
+};
+
+// The driver's own function, never ours; null when this driver has none.
+void* original_of(Hook& hook);
+
+// The hook's wrapper when `function`, the driver's answer for `symbol`, is the function that the
+// wrapper stands for; else `function`.
+void* replacement_of(const char* symbol, void* function);
+
+// The driver's function of that name; null when it has none. Not for names that are hooked.
+void* driver_function(const char* name);
+
+}  // namespace corral::shim
+
+#define CORRAL_HOOK(function, base, since)                                             \
+  static ::corral::shim::Hook hook_of_##function = {                                   \
+      #function, base, since, reinterpret_cast<void*>(&::function), nullptr, nullptr}; \
+  __attribute__((section("corral_hooks"), used,                                        \
+                 retain)) static ::corral::shim::Hook* const entry_of_##function =     \
+      &hook_of_##function
+
+// The driver's function behind the hook, of the same type; null when this driver has none.
+#define CORRAL_ORIGINAL(function) \
+  reinterpret_cast<decltype(&::function)>(::corral::shim::original_of(hook_of_##function))

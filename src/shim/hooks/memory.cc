@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain device memory. The forms of CUDA 2.0 with 32-bit addresses are not wrapped: no 64-bit
+// program can use what they return.
+#include "shim/core.h"
+#include "shim/hook.h"
+
+using namespace corral::shim;
+
+CORRAL_HOOK(cuMemAlloc_v2, "cuMemAlloc", 3020);
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  const auto original = CORRAL_ORIGINAL(cuMemAlloc_v2);
+  if (original == nullptr) return kNotFound;
+  const CUresult result = original(address, bytes);
+  if (result == kSuccess) allocated("cuMemAlloc_v2", *address, bytes, current_device());
+  return result;
+}
+
+CORRAL_HOOK(cuMemFree_v2, "cuMemFree", 3020);
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  const auto original = CORRAL_ORIGINAL(cuMemFree_v2);
+  if (original == nullptr) return kNotFound;
+  const Freeing freeing = begin_free(address);
+  const CUresult result = original(address);
+  end_free(freeing, result);
+  return result;
+}

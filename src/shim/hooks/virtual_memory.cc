@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Physical memory of the virtual memory functions (PyTorch's expandable segments, NCCL). It may lie
+// on the host: then it is no device's.
+#include "shim/core.h"
+#include "shim/hook.h"
+
+using namespace corral::shim;
+
+namespace {
+
+// Handles share one table with addresses, which never have the highest bit.
+uint64_t key_of(CUmemGenericAllocationHandle handle) { return handle ^ (uint64_t{1} << 63); }
+
+}  // namespace
+
+CORRAL_HOOK(cuMemCreate, "cuMemCreate", 10020);
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
+                     const CUmemAllocationProp* properties, unsigned long long flags) {
+  const auto original = CORRAL_ORIGINAL(cuMemCreate);
+  if (original == nullptr) return kNotFound;
+  const CUresult result = original(handle, bytes, properties, flags);
+  if (result == kSuccess && properties->location.type == kLocationDevice) {
+    allocated("cuMemCreate", key_of(*handle), bytes, properties->location.id);
+  }
+  return result;
+}
+
+CORRAL_HOOK(cuMemRelease, "cuMemRelease", 10020);
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  const auto original = CORRAL_ORIGINAL(cuMemRelease);
+  if (original == nullptr) return kNotFound;
+  const Freeing freeing = begin_free(key_of(handle));
+  const CUresult result = original(handle);
+  end_free(freeing, result);
+  return result;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that the shim knows about its process, in one piece of zero memory that a child of fork gets
+// emptied by the kernel.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/pointer_table.h"
+#include "trace/writer.h"
+
+namespace corral::shim {
+
+// Pages of arm64 may have 64 KiB.
+constexpr size_t kPageBytes = 65536;
+constexpr size_t kScratchBuffers = 32;
+constexpr size_t kVisibleBytes = 1023;
+
+enum StatePhase : int { kClosed, kOpening, kReady, kOff };
+enum InitPhase : int { kNoInit, kInInit, kInitDone };
+enum DevicePhase : int { kDeviceUnknown, kDeviceWriting, kDeviceKnown };
+
+struct Device {
+  int phase;           // DevicePhase
+  int primary_active;  // its primary context was recorded and has not ended
+  int first_seen;      // an allocation on it was recorded
+  wire::DeviceId id;
+};
+
+struct alignas(kPageBytes) State {
+  int phase;       // StatePhase
+  int opener_tid;  // while kOpening
+  int init_phase;  // InitPhase
+  uint32_t init_failures;
+  uint32_t context_failures;
+  uint32_t allocation_events;
+  uint64_t scratch_in_use;  // a bit for each buffer
+  uint64_t lost_written;    // total of losses when the last kLost record was written
+  int visible_set;          // CUDA_VISIBLE_DEVICES at cuInit
+  uint32_t visible_bytes;
+  char visible[kVisibleBytes + 1];
+  trace::Writer writer;
+  wire::CountersFile* counters;  // the file's, or `fallback`
+  wire::CountersFile fallback;
+  Device devices[wire::kMaxDevices];
+  uint64_t modules[1024];       // keys of modules whose record was written; the id is the place
+  PointerTable<1024> contexts;  // context → device and flags
+  alignas(4096) char scratch[kScratchBuffers][wire::kMaxRecordBytes];
+  PointerTable<1U << 19> allocations;  // address or handle → bytes and device
+};
+
+// The state of this process, opened when it was not; null: nothing is recorded.
+State* ready_state();
+
+// A buffer of wire::kMaxRecordBytes; null: all were in use for too long.
+char* claim_scratch(State& state);
+void release_scratch(State& state, const char* buffer);
+
+void count_loss(State& state, wire::LossReason reason);
+// Appends a finished record; a failure is counted.
+void write_record(State& state, const trace::RecordBuilder& record);
+
+uint32_t own_tid();
+
+}  // namespace corral::shim
