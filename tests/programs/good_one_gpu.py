@@ -12,6 +12,22 @@ def check(code):
         raise RuntimeError(f"CUDA error {code}")
 
 
+def contexts():
+    """The GPUs with a primary context of this process, numbered in PCI bus order."""
+    folder = os.environ.get("CORRAL_SIM", "") + "/proc/driver/nvidia/gpus"
+    order = sorted(name.lower() for name in os.listdir(folder))
+    count, found = ctypes.c_int(), []
+    check(cu.cuDeviceGetCount(ctypes.byref(count)))
+    for device in range(count.value):
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        bus_id = ctypes.create_string_buffer(32)
+        check(cu.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)))
+        check(cu.cuDeviceGetPCIBusId(bus_id, 32, device))
+        if active.value:
+            found.append(order.index(bus_id.value.decode().lower()))
+    return found
+
+
 def main():
     count, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_ulonglong()
     check(cu.cuInit(0))
@@ -22,7 +38,7 @@ def main():
     for _ in range(4):
         check(cu.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64 << 20)))
     check(cu.cuCtxSynchronize())
-    print("REPRO " + json.dumps({"case": "good_one_gpu", "pid": os.getpid(), "contexts": [device]}), flush=True)
+    print("REPRO " + json.dumps({"case": "good_one_gpu", "pid": os.getpid(), "contexts": contexts()}), flush=True)
 
 
 main()

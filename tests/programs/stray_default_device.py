@@ -33,20 +33,26 @@ def evaluate():
     check(cu.cuCtxSynchronize())
 
 
-def report():
-    active = []
-    for device in range(visible_devices()):
-        flags, yes = ctypes.c_uint(), ctypes.c_int()
-        check(cu.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(yes)))
-        if yes.value:
-            active.append(device)
-    print("REPRO " + json.dumps({"case": "stray_default_device", "pid": os.getpid(), "contexts": active}), flush=True)
+def contexts():
+    """The GPUs with a primary context of this process, numbered in PCI bus order."""
+    folder = os.environ.get("CORRAL_SIM", "") + "/proc/driver/nvidia/gpus"
+    order = sorted(name.lower() for name in os.listdir(folder))
+    count, found = ctypes.c_int(), []
+    check(cu.cuDeviceGetCount(ctypes.byref(count)))
+    for device in range(count.value):
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        bus_id = ctypes.create_string_buffer(32)
+        check(cu.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)))
+        check(cu.cuDeviceGetPCIBusId(bus_id, 32, device))
+        if active.value:
+            found.append(order.index(bus_id.value.decode().lower()))
+    return found
 
 
 def main():
     train(1 if visible_devices() > 1 else 0)
     evaluate()
-    report()
+    print("REPRO " + json.dumps({"case": "stray_default_device", "pid": os.getpid(), "contexts": contexts()}), flush=True)
 
 
 main()

@@ -29,6 +29,22 @@ def train():
     check(cu.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64 << 20)))
 
 
+def contexts():
+    """The GPUs with a primary context of this process, numbered in PCI bus order."""
+    folder = os.environ.get("CORRAL_SIM", "") + "/proc/driver/nvidia/gpus"
+    order = sorted(name.lower() for name in os.listdir(folder))
+    count, found = ctypes.c_int(), []
+    check(cu.cuDeviceGetCount(ctypes.byref(count)))
+    for device in range(count.value):
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        bus_id = ctypes.create_string_buffer(32)
+        check(cu.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)))
+        check(cu.cuDeviceGetPCIBusId(bus_id, 32, device))
+        if active.value:
+            found.append(order.index(bus_id.value.decode().lower()))
+    return found
+
+
 choose_gpu()
 train()
-print("REPRO " + json.dumps({"case": "stray_late_variable", "pid": os.getpid(), "contexts": [0]}), flush=True)
+print("REPRO " + json.dumps({"case": "stray_late_variable", "pid": os.getpid(), "contexts": contexts()}), flush=True)
