@@ -74,8 +74,10 @@ constexpr std::byte kCanary{0xa5};
 constexpr std::size_t kEntryRoomBytes = 64;  // more than any known layout
 
 // Whether the first `count` entries read with this size make sense: pids that Linux can give
-// (2^22 at most), memory below 1 PiB or not available.
-bool plausible(std::span<const std::byte> buffer, std::size_t count, std::size_t entry_bytes) {
+// (2^22 at most), memory below 1 PiB or not available. `strict`: and nothing in the padding after
+// the pid, where a wrong size would find other fields.
+bool plausible(std::span<const std::byte> buffer, std::size_t count, std::size_t entry_bytes,
+               bool strict, std::byte canary) {
   constexpr std::uint32_t kMaxPid = 1U << 22;
   constexpr std::uint64_t kMaxMemory = std::uint64_t{1} << 50;
   if (count * entry_bytes > buffer.size()) return false;
@@ -84,6 +86,9 @@ bool plausible(std::span<const std::byte> buffer, std::size_t count, std::size_t
     std::memcpy(&entry, buffer.data() + i * entry_bytes, sizeof entry);
     if (entry.pid == 0 || entry.pid > kMaxPid) return false;
     if (entry.memory > kMaxMemory && entry.memory != nvml_abi::kNotAvailable) return false;
+    const auto padding = buffer.subspan(i * entry_bytes + sizeof entry.pid, 4);
+    const auto is_blank = [canary](std::byte b) { return b == std::byte{0} || b == canary; };
+    if (strict && !std::ranges::all_of(padding, is_blank)) return false;
   }
   return true;
 }
@@ -269,11 +274,13 @@ std::optional<std::size_t> process_entry_bytes(std::span<const std::byte> buffer
   const std::size_t rounded = (written + 7) / 8 * 8;  // padding at the end may be left unwritten
   const std::array<std::size_t, 5> sizes = {expected, 24, 16, 32, 40};
   for (const std::size_t bytes : sizes)
-    if (rounded == count * bytes && plausible(buffer, count, bytes)) return bytes;
-  // A library that writes past the last entry: only one reading may make sense.
+    if (rounded == count * bytes && plausible(buffer, count, bytes, false, canary)) return bytes;
+  // A library that writes past the last entry: the expected reading, else the only one that makes
+  // sense.
   std::optional<std::size_t> only;
   for (const std::size_t bytes : sizes) {
-    if (rounded < count * bytes || !plausible(buffer, count, bytes)) continue;
+    if (rounded < count * bytes || !plausible(buffer, count, bytes, true, canary)) continue;
+    if (bytes == expected) return bytes;
     if (only && *only != bytes) return std::nullopt;
     only = bytes;
   }

@@ -47,6 +47,9 @@ std::vector<std::string> split_at_nul(std::string_view text) {
 
 bool is_gone(const Error& error) { return error.sys == ENOENT || error.sys == ESRCH; }
 
+// With the mount option hidepid=1 everybody else's processes are listed and closed.
+bool is_hidden(const Error& error) { return error.sys == EACCES || error.sys == EPERM; }
+
 // Parent to children, of every process there is.
 Result<std::multimap<pid_t, pid_t>> family(const Root& root) {
   CORRAL_TRY(const std::vector<pid_t> pids, list_pids(root));
@@ -55,7 +58,7 @@ Result<std::multimap<pid_t, pid_t>> family(const Root& root) {
     const auto stat = read_stat(root, pid);
     if (stat)
       out.emplace(stat->parent, pid);
-    else if (!is_gone(stat.error()))
+    else if (!is_gone(stat.error()) && !is_hidden(stat.error()))
       return std::unexpected(stat.error());
   }
   return out;

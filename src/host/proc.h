@@ -85,7 +85,8 @@ Result<std::optional<std::string>> environment_variable(const Root& root, pid_t 
 Result<std::vector<pid_t>> list_pids(const Root& root);
 
 // Of the processes now there: direct children, and children's children too. Ascending. Processes
-// that end while they are looked at are left out.
+// that end while they are looked at are left out, and those whose parent this process may not see
+// (of other users, under hidepid=1).
 Result<std::vector<pid_t>> children(const Root& root, pid_t pid);
 Result<std::vector<pid_t>> descendants(const Root& root, pid_t pid);
 
