@@ -53,8 +53,11 @@ bool node_opens(const char* folder, const char* name, int flags, bool keep) {
   snprintf(path, sizeof path, "%s/dev/%s", folder, name);
   const int fd = ::open(path, flags | O_CLOEXEC);
   if (fd < 0) return errno == ENXIO || errno == ENODEV;
-  if (!keep) close(fd);
-  return true;
+  // Another device mounted over the node, such as /dev/null, opens and is still no GPU.
+  struct stat node{};
+  const bool ours = fstat(fd, &node) == 0 && S_ISREG(node.st_mode);
+  if (!ours || !keep) close(fd);
+  return ours;
 }
 
 bool Machine::open() {
