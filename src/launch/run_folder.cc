@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -98,6 +99,12 @@ Result<void> fill(const std::string& path, std::string_view shim, std::string_vi
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)), keep_(other.keep_) {
   other.keep_ = true;
+}
+
+RunFolder& RunFolder::operator=(RunFolder&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(keep_, other.keep_);
+  return *this;
 }
 
 RunFolder::~RunFolder() {

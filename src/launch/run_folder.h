@@ -22,7 +22,7 @@ namespace corral::launch {
 class RunFolder {
  public:
   RunFolder(RunFolder&& other) noexcept;
-  RunFolder& operator=(RunFolder&&) = delete;
+  RunFolder& operator=(RunFolder&& other) noexcept;
   RunFolder(const RunFolder&) = delete;
   // Removes the folder, unless keep() was called.
   ~RunFolder();

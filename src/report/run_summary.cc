@@ -6,48 +6,24 @@
 
 #include <algorithm>
 
+#include "sample/summary.h"
+
 namespace corral::report {
-namespace {
-
-// Mean of what was read; unread values do not count as zero.
-class Mean {
- public:
-  template <class Number>
-  void add(const std::optional<Number>& value) {
-    if (!value) return;
-    sum_ += static_cast<double>(*value);
-    ++count_;
-  }
-  std::optional<double> value() const {
-    if (count_ == 0) return std::nullopt;
-    return sum_ / count_;
-  }
-
- private:
-  double sum_ = 0;
-  int count_ = 0;
-};
-
-}  // namespace
 
 GpuNumbers numbers(const snapshot::GpuRun& gpu) {
   GpuNumbers out;
-  Mean power;
-  Mean clock;
-  for (const snapshot::Sample& sample : gpu.samples) {
-    if (sample.time_s < 0) {
-      if (sample.power_w) out.power_before_w = sample.power_w;
-      continue;
-    }
-    power.add(sample.power_w);
-    clock.add(sample.sm_clock_mhz);
-    if (const auto memory = sample.memory_used_bytes) {
-      out.memory_min_bytes = std::min(out.memory_min_bytes.value_or(*memory), *memory);
-      out.memory_max_bytes = std::max(out.memory_max_bytes.value_or(*memory), *memory);
-    }
+  if (gpu.samples.empty()) return out;
+  const sample::Summary before =
+      sample::summarize(gpu.samples, std::min(gpu.samples.front().time_s, 0.0), 0);
+  if (before.power_w) out.power_before_w = before.power_w->mean;
+  const sample::Summary during =
+      sample::summarize(gpu.samples, 0, std::max(gpu.samples.back().time_s, 0.0));
+  if (during.memory_used_bytes) {
+    out.memory_min_bytes = during.memory_used_bytes->min;
+    out.memory_max_bytes = during.memory_used_bytes->max;
   }
-  out.power_mean_w = power.value();
-  out.sm_clock_mean_mhz = clock.value();
+  if (during.power_w) out.power_mean_w = during.power_w->mean;
+  if (during.sm_clock_mhz) out.sm_clock_mean_mhz = during.sm_clock_mhz->mean;
   return out;
 }
 

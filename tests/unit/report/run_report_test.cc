@@ -27,7 +27,8 @@ GpuRun gpu(unsigned index, bool allowed) {
   out.samples = {
       {.time_s = -0.1, .memory_used_bytes = 615 * kMiB, .power_w = 77.0, .sm_clock_mhz = 345},
       {.time_s = 0.1, .memory_used_bytes = 615 * kMiB, .power_w = 78.0, .sm_clock_mhz = 345},
-      {.time_s = 0.2, .memory_used_bytes = 617 * kMiB, .power_w = 80.0, .sm_clock_mhz = 347}};
+      {.time_s = 0.2, .memory_used_bytes = 617 * kMiB, .power_w = 80.0, .sm_clock_mhz = 347},
+      {.time_s = 0.3, .memory_used_bytes = 616 * kMiB, .power_w = 80.0, .sm_clock_mhz = 347}};
   return out;
 }
 
@@ -40,6 +41,7 @@ JobRun clean_run() {
   run.confinement = {.enforced = "cgroup",
                      .layers = {"cgroup v2"},
                      .requested = true,
+                     .nothing_to_refuse = false,
                      .tight = false,
                      .as_root = true,
                      .visible_devices = "GPU-1",

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// corral help COMMAND.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "launch/exit_codes.h"
+
+namespace corral::cli {
+namespace {
+
+std::string help() {
+  return "usage: corral help COMMAND\n\nPrints a command's options and examples.\n";
+}
+
+int run(const Arguments& arguments) {
+  if (arguments.options.size() != 1) {
+    fmt::print(stderr, "{}", help());
+    return launch::kUsage;
+  }
+  const Command* command = find_command(arguments.options.front());
+  if (command == nullptr) {
+    fmt::print(stderr, "corral: no command '{}'; corral --help shows them\n",
+               printable(arguments.options.front()));
+    return launch::kUsage;
+  }
+  fmt::print("{}", command->help());
+  return 0;
+}
+
+const Registered<Command> command{Command{
+    .name = "help", .summary = "print a command's options and examples", .run = run, .help = help}};
+
+}  // namespace
+}  // namespace corral::cli

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// corral run: confine a command to its GPUs, watch it, and say what it touched.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/observation.h"
+#include "cli/run_facts.h"
+#include "cli/run_options.h"
+#include "cli/status.h"
+#include "gpu/machine.h"
+#include "gpu/selector.h"
+#include "isolate/apply.h"
+#include "isolate/plan.h"
+#include "launch/descriptors.h"
+#include "launch/job.h"
+#include "launch/watch.h"
+#include "report/run_json.h"
+#include "report/run_text.h"
+#include "rules/engine.h"
+#include "sample/sampler.h"
+#include "snapshot/from_trace.h"
+#include "trace/reader.h"
+
+extern char** environ;
+
+namespace corral::cli {
+namespace {
+
+int complain(const Error& error, int code) {
+  fmt::print(stderr, "corral: {}\n", printable(error.what));
+  if (!error.hint.empty()) fmt::print(stderr, "  {}\n", printable(error.hint));
+  return code;
+}
+
+int complain(const launch::StartError& error, const Status& status) {
+  status.failed(error);
+  return complain(error.error, error.exit_code);
+}
+
+launch::StartError cannot_set_up(Error error) { return {std::move(error), launch::kCannotSetUp}; }
+
+Result<isolate::Selection> select(const RunOptions& options, const gpu::Inventory& inventory) {
+  isolate::Selection out;
+  if (!options.gpus) return out;
+  CORRAL_TRY(static_cast<gpu::Selection&>(out), gpu::select(*options.gpus, inventory));
+  out.requested = true;
+  return out;
+}
+
+// A report that cannot be written is known before the job runs for days.
+Result<void> check_report(const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  if (auto file = open_file(path, O_WRONLY | O_CREAT, 0644); !file)
+    return fail("--report: " + file.error().what,
+                "name a file in a folder that exists and can be written to");
+  return {};
+}
+
+// Everything that is made before the job and must live until it has ended.
+struct Setup {
+  gpu::OpenedMachine machine;
+  isolate::Selection allowed;
+  isolate::Plan plan;
+  launch::Environment environment{environ};
+  Observation observation;
+  isolate::Prepared prepared;
+};
+
+Result<Setup> plan_run(const RunOptions& options) {
+  Setup setup;
+  setup.machine = gpu::open_machine();
+  CORRAL_TRY(setup.allowed, select(options, setup.machine.inventory));
+  CORRAL_TRY(setup.plan, isolate::plan_for({.method = options.method,
+                                            .tight = options.tight,
+                                            .allow_unenforced = options.allow_unenforced,
+                                            .refuse_paths = options.refuse,
+                                            .inventory = setup.machine.inventory,
+                                            .allowed = setup.allowed,
+                                            .command = options.job}));
+  return setup;
+}
+
+Result<void> prepare(const RunOptions& options, Setup& setup) {
+  CORRAL_CHECK(check_report(options.report));
+  for (const isolate::Setting& setting : setup.plan.environment)
+    setup.environment.set(setting.name, setting.value);
+  // The run folder before the rule set: Landlock grants what is there when the rules are made.
+  setup.observation = observe(options.observe && !options.exec, setup.environment);
+  CORRAL_TRY(setup.prepared, isolate::prepare(setup.plan));
+  return {};
+}
+
+unsigned strays(const snapshot::Run& run) {
+  return static_cast<unsigned>(
+      std::ranges::count_if(run.contexts, [](const auto& c) { return c.stray; }));
+}
+
+void add_traces(const Observation& observation, std::int64_t start_ns,
+                const std::vector<launch::SeenProcess>& seen, snapshot::Run& run) {
+  std::vector<trace::ProcessTrace> traces;
+  if (!observation.why_not.empty()) run.notes.push_back(observation.why_not);
+  if (observation.folder) {
+    auto found = trace::read_trace_folder(observation.folder->trace_folder());
+    if (found) {
+      traces = std::move(found->traces);
+      for (const Error& error : found->errors) run.notes.push_back(error.what);
+    } else {
+      run.notes.push_back(found.error().what);
+    }
+    snapshot::add_traces(traces, start_ns, run);
+  }
+  add_processes(seen, traces, run);
+}
+
+int report(const RunOptions& options, const snapshot::Run& run, const rules::Verdict& verdict) {
+  const std::string json =
+      options.json || !options.report.empty() ? report::run_json(run, verdict) : "";
+  int code = 0;
+  if (options.report == "-") {
+    (void)write_all(STDOUT_FILENO, json);
+  } else if (!options.report.empty()) {
+    if (auto written = write_file(options.report, json); !written)
+      code = complain(written.error(), 1);
+  }
+  if (options.quiet) return code;
+  const bool color = options.color == ColorWhen::always ||
+                     (options.color == ColorWhen::automatic && ::isatty(STDERR_FILENO) == 1 &&
+                      std::getenv("NO_COLOR") == nullptr);
+  const std::string text =
+      options.json ? json
+                   : report::run_text(run, verdict, {.color = color, .verbose = options.verbose});
+  (void)write_all(STDERR_FILENO, text);
+  return code;
+}
+
+int exit_code(const RunOptions& options, const snapshot::Run& run) {
+  const int code =
+      run.exit.code ? *run.exit.code : launch::kSignalBase + run.exit.signal.value_or(0);
+  return options.strict && code == 0 && strays(run) > 0 ? launch::kStrayed : code;
+}
+
+int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& inherited,
+              const Status& status) {
+  auto signals = launch::SignalDesk::open();
+  if (!signals) return complain(cannot_set_up(signals.error()), status);
+  auto canary = launch::Canary::start();
+  if (!canary) return complain(cannot_set_up(canary.error()), status);
+
+  snapshot::Run run = planned_run(setup.machine.inventory, setup.plan, setup.allowed, options.job);
+  sample::Options sampling;
+  sampling.fast_interval =
+      std::chrono::nanoseconds(static_cast<std::int64_t>(options.interval_s * 1e9));
+  sampling.job_ancestor = ::getpid();
+  sample::Sampler sampler(setup.machine.nvml, setup.machine.inventory, sampling);
+  sampler.before();
+  launch::close_on_exec_except(inherited);
+
+  run.started_realtime_ns = realtime_ns();
+  const std::int64_t start_ns = monotonic_ns();
+  const auto job = launch::start_job(
+      {.command = options.job, .environment = setup.environment, .confinement = &setup.prepared},
+      *signals);
+  if (!job) return complain(job.error(), status);
+  status.started(*job, setup.plan.enforced);
+
+  const std::string library_folder =
+      setup.observation.folder ? setup.observation.folder->library_folder() : std::string();
+  launch::JobWatch watch(library_folder, setup.observation.driver);
+  const launch::JobEnd end = launch::supervise(*job, *signals, *canary, options.grace_s, [&] {
+    watch.look(launch::job_processes(canary->pid()));
+  });
+
+  add_end(end, start_ns, monotonic_ns(), run);
+  add_samples(sampler.stop(start_ns), run);
+  add_traces(setup.observation, start_ns, watch.seen(), run);
+  add_orphans(end.orphans, run);
+  if (!end.orphans.empty() && setup.observation.folder) setup.observation.folder->keep();
+  (void)isolate::release(setup.prepared);
+
+  const rules::Verdict verdict = rules::judge(run);
+  status.ended(run.exit, strays(run));
+  report(options, run, verdict);
+  return exit_code(options, run);
+}
+
+int dry_run(const RunOptions& options, const Setup& setup) {
+  if (options.json)
+    fmt::print("{}\n", isolate::to_json(setup.plan).dump(1));
+  else
+    fmt::print("{}{}", setup.machine.inventory.simulated ? "SIMULATED machine\n" : "",
+               isolate::describe(setup.plan));
+  return 0;
+}
+
+int become_job(const RunOptions& options, const Setup& setup, const std::vector<int>& inherited,
+               const Status& status) {
+  if (!options.quiet && setup.plan.requested)
+    fmt::print(stderr, "corral: confined by {}; not watched (--exec)\n",
+               setup.plan.layers.empty() ? setup.plan.enforced
+                                         : join(isolate::layer_texts(setup.plan), " + "));
+  launch::close_on_exec_except(inherited);
+  status.started(::getpid(), setup.plan.enforced);
+  return complain(launch::exec_in_place({.command = options.job,
+                                         .environment = setup.environment,
+                                         .confinement = &setup.prepared}),
+                  status);
+}
+
+int run(const Arguments& arguments) {
+  const std::vector<int> inherited = launch::open_descriptors();
+  if (wants_help(arguments)) {
+    fmt::print("{}", run_help());
+    return 0;
+  }
+  const auto options = parse_run_options(arguments);
+  if (!options) return complain(options.error(), launch::kUsage);
+  const Status status(options->status_fd);
+  auto setup = plan_run(*options);
+  if (!setup) return complain(cannot_set_up(setup.error()), status);
+  if (options->dry_run) return dry_run(*options, *setup);
+  if (auto prepared = prepare(*options, *setup); !prepared)
+    return complain(cannot_set_up(prepared.error()), status);
+  return options->exec ? become_job(*options, *setup, inherited, status)
+                       : watch_job(*options, *setup, inherited, status);
+}
+
+const Registered<Command> command{
+    Command{.name = "run",
+            .summary = "confine a command to its GPUs, watch it, say what it touched",
+            .run = run,
+            .help = run_help}};
+
+}  // namespace
+}  // namespace corral::cli

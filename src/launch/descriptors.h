@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which descriptors the job inherits: those that Corral was given, and none that libraries opened
+// in between.
+#pragma once
+
+#include <vector>
+
+namespace corral::launch {
+
+// The descriptors open now, ascending.
+std::vector<int> open_descriptors();
+
+// Marks every other descriptor close-on-exec: NVML, for one, opens GPU nodes without that flag.
+void close_on_exec_except(const std::vector<int>& kept);
+
+}  // namespace corral::launch
