@@ -18,11 +18,14 @@
 namespace corral::isolate {
 namespace {
 
-// A start must stay within milliseconds: about 3 µs a folder and 0.2 µs an entry.
-constexpr std::size_t kMaxFolders = 300;
-constexpr std::size_t kMaxEntries = 6'000;
-constexpr unsigned kMaxDepth = 4;
-constexpr std::size_t kMaxDevFolders = 2'000;
+// A start must stay within milliseconds: about 10 µs a folder and 0.3 µs an entry.
+struct Bounds {
+  std::size_t folders = 0;
+  std::size_t entries = 0;
+  unsigned depth = 0;
+};
+constexpr Bounds kDevBounds{.folders = 2'000, .entries = 100'000, .depth = 16};
+constexpr Bounds kElsewhereBounds{.folders = 150, .entries = 4'000, .depth = 4};
 
 // Kernel file systems without nodes of ours, and those where a look may hang.
 constexpr std::string_view kSkippedTypes[] = {
@@ -49,55 +52,57 @@ class Search {
   }
 
   // False when a bound was hit.
-  bool run(std::size_t max_folders, std::size_t max_entries, unsigned max_depth) {
-    bool complete = true;
-    std::size_t folders = 0;
+  bool run(const Bounds& bounds) {
+    bounds_ = bounds;
     entries_ = 0;
-    while (!queue_.empty()) {
-      if (folders++ == max_folders || entries_ >= max_entries) {
+    complete_ = true;
+    for (std::size_t folders = 0; !queue_.empty(); ++folders) {
+      if (folders == bounds.folders || entries_ > bounds.entries) {
         queue_.clear();
         return false;
       }
       const Folder folder = std::move(queue_.front());
       queue_.pop_front();
-      if (!list(folder, max_depth)) complete = false;
+      list(folder);
     }
-    return complete;
+    return complete_;
   }
 
  private:
-  bool list(const Folder& folder, unsigned max_depth) {
+  void list(const Folder& folder) {
     std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.path.c_str()), ::closedir);
-    if (!dir) return true;  // what we may not enter, the job may not either
-    bool complete = true;
+    if (!dir) return;  // what we may not enter, the job may not either
+    struct stat own{};
+    // Mounts are searched by themselves.
+    if (::fstat(::dirfd(dir.get()), &own) != 0 || own.st_dev != folder.device) return;
     while (const dirent* entry = ::readdir(dir.get())) {
-      ++entries_;
+      if (++entries_ > bounds_.entries) {
+        complete_ = false;
+        return;
+      }
       const std::string_view name = entry->d_name;
       if (name == "." || name == "..") continue;
-      const bool unknown = entry->d_type == DT_UNKNOWN;
-      if (!unknown && entry->d_type != DT_DIR && entry->d_type != DT_CHR && entry->d_type != DT_BLK)
-        continue;
-      struct stat status{};
-      if (::fstatat(::dirfd(dir.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
       const std::string path = (folder.path == "/" ? "" : folder.path) + "/" + entry->d_name;
-      if (S_ISDIR(status.st_mode)) {
-        // Mounts are searched by themselves.
-        if (status.st_dev != folder.device) continue;
-        if (folder.depth + 1 > max_depth) {
-          complete = false;
-          continue;
-        }
-        Folder next{.path = path, .device = folder.device, .depth = folder.depth + 1};
-        // Where chroots and containers keep their nodes.
-        if (name == "dev")
-          queue_.push_front(std::move(next));
+      if (entry->d_type == DT_DIR) {
+        if (folder.depth == bounds_.depth)
+          complete_ = false;
         else
-          queue_.push_back(std::move(next));
-      } else {
-        note(path, status);
+          later({.path = path, .device = folder.device, .depth = folder.depth + 1}, name);
+      } else if (entry->d_type == DT_CHR || entry->d_type == DT_BLK ||
+                 entry->d_type == DT_UNKNOWN) {
+        struct stat status{};
+        if (::fstatat(::dirfd(dir.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0)
+          note(path, status);
       }
     }
-    return complete;
+  }
+
+  void later(Folder folder, std::string_view name) {
+    // Where chroots and containers keep their nodes.
+    if (name == "dev")
+      queue_.push_front(std::move(folder));
+    else
+      queue_.push_back(std::move(folder));
   }
 
   void note(const std::string& path, const struct stat& status) {
@@ -117,7 +122,9 @@ class Search {
   std::span<const Node> nodes_;
   SecondNodes& found_;
   std::deque<Folder> queue_;
+  Bounds bounds_{};
   std::size_t entries_ = 0;
+  bool complete_ = true;
 };
 
 bool is_searched(const host::Mount& mount) {
@@ -174,10 +181,10 @@ SecondNodes find_second_nodes(std::span<const Node> nodes, const std::vector<hos
     if (mount.point.starts_with("/dev/") && mount.type != "devpts" && mount.type != "mqueue" &&
         mount.type != "hugetlbfs")
       search.start(mount.point);
-  search.run(kMaxDevFolders, SIZE_MAX, UINT_MAX);
+  const bool dev_complete = search.run(kDevBounds);
   for (const host::Mount& mount : mounts)
     if (is_searched(mount)) search.start(mount.point);
-  found.complete = search.run(kMaxFolders, kMaxEntries, kMaxDepth);
+  found.complete = search.run(kElsewhereBounds) && dev_complete;
   return found;
 }
 

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning by tables: what is refused, which layers are chosen, and what is said of it.
+#include "isolate/plan.h"
+
+#include <gtest/gtest.h>
+#include <linux/bpf.h>
+
+#include <nlohmann/json.hpp>
+
+namespace corral::isolate {
+namespace {
+
+gpu::Gpu gpu(unsigned index) {
+  gpu::Gpu g;
+  g.index = index;
+  g.uuid = "GPU-" + std::to_string(index) + "aaa";
+  g.minor = index;
+  g.node = "/dev/nvidia" + std::to_string(index);
+  g.drm_nodes = {"/dev/dri/card" + std::to_string(index)};
+  return g;
+}
+
+Request two_gpus_give_1() {
+  Request request;
+  request.inventory.gpus = {gpu(0), gpu(1)};
+  request.allowed.requested = true;
+  request.allowed.gpus = {1};
+  request.command = {"python3", "train.py"};
+  return request;
+}
+
+RefusedFact fact(const Wanted& wanted, unsigned major = 195, unsigned minor = 0) {
+  return {
+      .node = {.path = wanted.path, .type = Node::Type::character, .major = major, .minor = minor},
+      .refused_now = false};
+}
+
+// A host with everything, as root: the facts that a request on it would read.
+Host root_host(const Request& request) {
+  Host host;
+  host.root = host.cap_sys_admin = host.cap_bpf = host.cap_net_admin = true;
+  host.landlock_abi = 7;
+  host.seccomp_filter = true;
+  host.cgroup2 = Hierarchy{.mount_point = "/cg2", .folder = "/cg2/session", .writable = true};
+  host.cgroup1_devices = Hierarchy{.mount_point = "/cg1", .folder = "/cg1/a", .writable = true};
+  host.cgroup_mounts = {"/cg2", "/cg1"};
+  for (const Wanted& wanted : wanted_refusals(request)) host.refused.push_back(fact(wanted));
+  return host;
+}
+
+Host user_host(const Request& request) {
+  Host host = root_host(request);
+  host.root = host.cap_sys_admin = host.cap_bpf = host.cap_net_admin = false;
+  host.cgroup2_trouble = "it needs root, or CAP_BPF and CAP_NET_ADMIN";
+  host.cgroup2->writable = host.cgroup1_devices->writable = false;
+  return host;
+}
+
+Plan planned(const Request& request, const Host& host) {
+  auto plan = make_plan(request, host);
+  EXPECT_TRUE(plan) << plan.error().what;
+  return plan.value_or(Plan{});
+}
+
+std::string refusal(const Request& request, const Host& host) {
+  const auto plan = make_plan(request, host);
+  return plan ? "planned: " + plan->enforced : plan.error().what + " | " + plan.error().hint;
+}
+
+bool says(const std::vector<std::string>& lines, std::string_view part) {
+  return std::ranges::any_of(
+      lines, [&](const std::string& line) { return line.find(part) != std::string::npos; });
+}
+
+std::vector<std::string> paths(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const RefusedNode& refused : plan.refused) out.push_back(refused.node.path);
+  return out;
+}
+
+std::string value_of(const Plan& plan, std::string_view name) {
+  for (const Setting& setting : plan.environment)
+    if (setting.name == name) return setting.value;
+  return "(not set)";
+}
+
+using Layers = std::vector<Layer>;
+
+TEST(plan, refuses_the_nodes_of_gpus_outside_the_selection) {
+  const Request request = two_gpus_give_1();
+  const Plan plan = planned(request, root_host(request));
+  EXPECT_EQ(paths(plan), (std::vector<std::string>{"/dev/nvidia0", "/dev/dri/card0"}));
+  EXPECT_EQ(plan.refused[0].why, "GPU 0");
+  ASSERT_EQ(plan.allowed.size(), 1U);
+  EXPECT_EQ(plan.allowed[0].path, "/dev/nvidia1");
+}
+
+TEST(plan, gives_uuids_because_hidden_nodes_renumber_the_rest) {
+  const Request request = two_gpus_give_1();
+  const Plan plan = planned(request, root_host(request));
+  EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "GPU-1aaa");
+  EXPECT_EQ(value_of(plan, "CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
+  EXPECT_EQ(value_of(plan, "NVIDIA_VISIBLE_DEVICES"), "GPU-1aaa");
+}
+
+TEST(plan, none_refuses_all_and_shows_no_device) {
+  Request request = two_gpus_give_1();
+  request.allowed.gpus = {};
+  const Plan plan = planned(request, root_host(request));
+  EXPECT_EQ(paths(plan).size(), 4U);
+  EXPECT_EQ(value_of(plan, "NVIDIA_VISIBLE_DEVICES"), "none");
+  EXPECT_NE(value_of(plan, "CUDA_VISIBLE_DEVICES"), "");
+}
+
+TEST(plan, without_a_selection_nothing_is_refused_or_set) {
+  Request request = two_gpus_give_1();
+  request.allowed = {};
+  const Plan plan = planned(request, root_host(request));
+  EXPECT_TRUE(plan.refused.empty());
+  EXPECT_TRUE(plan.layers.empty());
+  EXPECT_TRUE(plan.environment.empty());
+  EXPECT_FALSE(plan.requested);
+  EXPECT_EQ(plan.enforced, "none");
+}
+
+TEST(plan, a_selection_of_all_has_nothing_to_refuse) {
+  Request request = two_gpus_give_1();
+  request.allowed.gpus = {0, 1};
+  const Plan plan = planned(request, root_host(request));
+  EXPECT_TRUE(plan.layers.empty());
+  EXPECT_TRUE(plan.requested);
+  EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "GPU-0aaa,GPU-1aaa");
+}
+
+struct Choice {
+  const char* name;
+  Method method;
+  bool tight;
+  bool root;
+  const char* enforced;
+  Layers layers;
+};
+
+TEST(plan, chooses_layers_by_method_and_rights) {
+  const Layers cgroup = {Layer::cgroup2, Layer::landlock_scope};
+  const Layers landlock = {Layer::landlock, Layer::seccomp};
+  const Layers all = {Layer::cgroup2, Layer::landlock, Layer::seccomp};
+  for (const Choice& choice : {
+           Choice{"auto as root", Method::automatic, false, true, "cgroup", cgroup},
+           Choice{"auto as user", Method::automatic, false, false, "landlock+seccomp", landlock},
+           Choice{"landlock as root", Method::landlock, false, true, "landlock+seccomp", landlock},
+           Choice{"cgroup as root", Method::cgroup, false, true, "cgroup", cgroup},
+           Choice{"env", Method::env, false, true, "none", {}},
+           Choice{"tight as root", Method::automatic, true, true, "cgroup+landlock+seccomp", all},
+           Choice{"tight as user", Method::automatic, true, false, "landlock+seccomp", landlock},
+           Choice{"tight landlock", Method::landlock, true, true, "landlock+seccomp", landlock},
+       }) {
+    Request request = two_gpus_give_1();
+    request.method = choice.method;
+    request.tight = choice.tight;
+    const Plan plan = planned(request, choice.root ? root_host(request) : user_host(request));
+    EXPECT_EQ(plan.enforced, choice.enforced) << choice.name;
+    EXPECT_EQ(plan.layers, choice.layers) << choice.name;
+  }
+}
+
+TEST(plan, capabilities_are_enough_for_a_cgroup) {
+  const Request request = two_gpus_give_1();
+  Host host = user_host(request);
+  host.cap_bpf = host.cap_net_admin = true;
+  host.cgroup2_trouble.clear();
+  host.cgroup2->writable = true;
+  const Plan plan = planned(request, host);
+  EXPECT_EQ(plan.enforced, "cgroup");
+  EXPECT_TRUE(plan.no_new_privs);  // the Landlock scope needs it without CAP_SYS_ADMIN
+}
+
+TEST(plan, the_default_as_root_keeps_setuid_programs_working) {
+  Request request = two_gpus_give_1();
+  EXPECT_FALSE(planned(request, root_host(request)).no_new_privs);
+  request.tight = true;
+  EXPECT_TRUE(planned(request, root_host(request)).no_new_privs);
+  EXPECT_TRUE(planned(request, user_host(request)).no_new_privs);
+}
+
+TEST(plan, tight_as_root_closes_the_ways_out_of_the_cgroup) {
+  Request request = two_gpus_give_1();
+  request.tight = true;
+  const Plan root = planned(request, root_host(request));
+  EXPECT_TRUE(root.filter_cgroup_exits);
+  EXPECT_EQ(root.read_only, (std::vector<std::string>{"/cg2", "/cg1"}));
+  const Plan user = planned(request, user_host(request));
+  EXPECT_FALSE(user.filter_cgroup_exits);
+  EXPECT_TRUE(user.read_only.empty());
+}
+
+TEST(plan, existing_confinement_is_left_alone_when_it_refuses_everything) {
+  Request request = two_gpus_give_1();
+  Host host = root_host(request);
+  for (RefusedFact& f : host.refused) f.refused_now = true;
+  const Plan plan = planned(request, host);
+  EXPECT_EQ(plan.enforced, "existing");
+  EXPECT_TRUE(plan.layers.empty());
+  EXPECT_EQ(plan.refused.size(), 2U);  // the self-test still tries them
+
+  host.refused[1].refused_now = std::nullopt;
+  EXPECT_EQ(planned(request, host).enforced, "cgroup");
+  host.refused[1].refused_now = true;
+  request.tight = true;
+  EXPECT_EQ(planned(request, host).enforced, "cgroup+landlock+seccomp");
+}
+
+TEST(plan, v1_stands_in_where_device_programs_are_impossible) {
+  const Request request = two_gpus_give_1();
+  Host host = root_host(request);
+  host.device_programs = {{.folder = "/cg2", .count = 1, .attach_flags = BPF_F_ALLOW_OVERRIDE}};
+  const Plan plan = planned(request, host);
+  EXPECT_EQ(plan.layers.front(), Layer::cgroup1);
+  EXPECT_EQ(plan.cgroup1_parent, "/cg1/a");
+  EXPECT_TRUE(plan.cgroup2_parent.empty());
+  EXPECT_TRUE(says(plan.notes, "overridable"));
+}
+
+TEST(plan, a_program_above_that_shares_does_no_harm) {
+  const Request request = two_gpus_give_1();
+  Host host = root_host(request);
+  host.device_programs = {{.folder = "/cg2", .count = 2, .attach_flags = BPF_F_ALLOW_MULTI}};
+  EXPECT_EQ(planned(request, host).layers.front(), Layer::cgroup2);
+}
+
+TEST(plan, programs_above_that_forbid_or_would_be_displaced_are_an_error_for_cgroup) {
+  Request request = two_gpus_give_1();
+  request.method = Method::cgroup;
+  Host host = root_host(request);
+  host.cgroup1_devices.reset();
+  host.device_programs = {{.folder = "/cg2/session", .count = 1, .attach_flags = 0}};
+  EXPECT_NE(refusal(request, host).find("/cg2/session forbids further ones"), std::string::npos);
+  EXPECT_NE(refusal(request, host).find("--enforce landlock would work here"), std::string::npos);
+  host.device_programs[0].attach_flags = BPF_F_ALLOW_OVERRIDE;
+  EXPECT_NE(refusal(request, host).find("would switch it off"), std::string::npos);
+}
+
+TEST(plan, cgroup_as_user_says_why_not_and_what_would_work) {
+  Request request = two_gpus_give_1();
+  request.method = Method::cgroup;
+  const std::string text = refusal(request, user_host(request));
+  EXPECT_NE(text.find("--enforce cgroup is not available"), std::string::npos) << text;
+  EXPECT_NE(text.find("CAP_BPF"), std::string::npos) << text;
+  EXPECT_NE(text.find("--enforce landlock would work here"), std::string::npos) << text;
+}
+
+TEST(plan, mount_is_named_as_not_available) {
+  Request request = two_gpus_give_1();
+  request.method = Method::mount;
+  EXPECT_NE(refusal(request, root_host(request)).find("mount is not available yet"),
+            std::string::npos);
+}
+
+TEST(plan, auto_never_falls_to_the_variable_unasked) {
+  Request request = two_gpus_give_1();
+  Host host = user_host(request);
+  host.landlock_abi = 0;
+  EXPECT_NE(refusal(request, host).find("--allow-unenforced"), std::string::npos);
+  request.allow_unenforced = true;
+  const Plan plan = planned(request, host);
+  EXPECT_EQ(plan.enforced, "none");
+  EXPECT_TRUE(says(plan.not_covered, "nothing is enforced"));
+  EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "GPU-1aaa");
+}
+
+TEST(plan, landlock_without_the_filter_is_named_as_what_it_is) {
+  Request request = two_gpus_give_1();
+  Host host = user_host(request);
+  host.seccomp_filter = false;
+  const Plan plan = planned(request, host);
+  EXPECT_EQ(plan.enforced, "landlock");
+  EXPECT_TRUE(says(plan.not_covered, "mode 3"));
+  request.tight = true;
+  EXPECT_NE(refusal(request, host).find("seccomp"), std::string::npos);
+}
+
+TEST(plan, tight_needs_landlock) {
+  Request request = two_gpus_give_1();
+  request.tight = true;
+  Host host = root_host(request);
+  host.landlock_abi = 0;
+  EXPECT_NE(refusal(request, host).find("--tight needs Landlock"), std::string::npos);
+  request.method = Method::env;
+  EXPECT_NE(refusal(request, root_host(request)).find("enforces nothing"), std::string::npos);
+}
+
+TEST(plan, a_cgroup_without_landlock_scopes_names_the_process_outside) {
+  const Request request = two_gpus_give_1();
+  Host host = root_host(request);
+  host.landlock_abi = 5;
+  const Plan plan = planned(request, host);
+  EXPECT_EQ(plan.layers, (Layers{Layer::cgroup2}));
+  EXPECT_TRUE(says(plan.not_covered, "ptrace"));
+}
+
+TEST(plan, ways_out_by_other_processes_are_named) {
+  Request request = two_gpus_give_1();
+  request.command = {"sudo", "/usr/bin/docker", "run", "x"};
+  Host host = root_host(request);
+  host.mps_pipe = "/tmp/nvidia-mps";
+  const Plan plan = planned(request, host);
+  EXPECT_TRUE(says(plan.not_covered, "/usr/bin/docker"));
+  EXPECT_TRUE(says(plan.not_covered, "MPS"));
+  EXPECT_TRUE(says(plan.not_covered, "as root"));
+}
+
+TEST(plan, drm_nodes_without_a_gpu_are_named) {
+  Request request = two_gpus_give_1();
+  request.inventory.gpus[0].drm_nodes.clear();
+  Host host = root_host(request);
+  host.unmatched_drm = {"/dev/dri/renderD128"};
+  EXPECT_TRUE(says(planned(request, host).not_covered, "/dev/dri/renderD128"));
+}
+
+TEST(plan, second_names_are_refused_too) {
+  Request request = two_gpus_give_1();
+  Host host = user_host(request);
+  host.refused[0].aliases = {{.path = "/srv/dev/nvidia0", .kind = Alias::Kind::mount},
+                             {.path = "/srv/other", .kind = Alias::Kind::node}};
+  const Plan plan = planned(request, host);
+  ASSERT_EQ(plan.refused.size(), 4U);
+  EXPECT_EQ(plan.refused[2].node.path, "/srv/dev/nvidia0");
+  EXPECT_EQ(plan.refused[2].why, "second mount of /dev/nvidia0");
+  EXPECT_EQ(plan.refused[3].why, "second node of /dev/nvidia0");
+  EXPECT_TRUE(plan.refused[2].by_path);
+  EXPECT_EQ(plan.refused[3].node.minor, 0U);
+}
+
+TEST(plan, a_second_name_below_tmp_is_not_worth_tmp) {
+  Request request = two_gpus_give_1();
+  Host user = user_host(request);
+  user.refused[0].aliases = {
+      {.path = "/tmp/x/nvidia0", .kind = Alias::Kind::node, .shared_folder = "/tmp"}};
+  const Plan plan = planned(request, user);
+  EXPECT_FALSE(plan.refused[2].by_path);
+  EXPECT_FALSE(plan.refused[2].self_test);
+  EXPECT_TRUE(says(plan.not_covered, "/tmp/x/nvidia0"));
+
+  request.tight = true;
+  EXPECT_NE(refusal(request, user).find("/tmp/x/nvidia0"), std::string::npos);
+
+  Host root = root_host(request);
+  root.refused[0].aliases = user.refused[0].aliases;
+  const Plan tight = planned(request, root);
+  EXPECT_FALSE(tight.refused[2].by_path);
+  EXPECT_TRUE(tight.refused[2].self_test);  // the cgroup refuses the number
+}
+
+TEST(plan, landlock_does_not_take_tmp_away_for_a_node_in_it) {
+  Request request;
+  request.refuse_paths = {"/tmp/node"};
+  Host user = user_host(request);
+  user.refused[0].shared_folder = "/tmp";
+  EXPECT_NE(refusal(request, user).find("below /tmp"), std::string::npos);
+  EXPECT_EQ(planned(request, root_host(request)).enforced, "cgroup");
+}
+
+TEST(plan, refuse_needs_a_node) {
+  Request request;
+  request.refuse_paths = {"/dev/nothing"};
+  Host host = root_host(request);
+  host.refused[0].node = {.path = "/dev/nothing"};
+  EXPECT_NE(refusal(request, host).find("no device node of that name"), std::string::npos);
+  host.refused[0].node = {.path = "/etc/passwd", .type = Node::Type::file};
+  EXPECT_NE(refusal(request, host).find("regular file"), std::string::npos);
+}
+
+TEST(plan, refuse_alone_is_a_request) {
+  Request request;
+  request.refuse_paths = {"/dev/kvm", "/dev/kvm"};
+  const Plan plan = planned(request, root_host(request));
+  EXPECT_TRUE(plan.requested);
+  EXPECT_EQ(paths(plan), (std::vector<std::string>{"/dev/kvm"}));
+  EXPECT_TRUE(plan.environment.empty());
+}
+
+TEST(plan, refusing_what_is_given_is_an_error) {
+  Request request = two_gpus_give_1();
+  request.refuse_paths = {"/dev/nvidia1"};
+  EXPECT_NE(refusal(request, root_host(request)).find("which --gpus gives"), std::string::npos);
+}
+
+TEST(plan, a_gpu_without_a_known_node_cannot_be_refused) {
+  Request request = two_gpus_give_1();
+  request.inventory.gpus[0].node.clear();
+  EXPECT_NE(refusal(request, root_host(request)).find("GPU 0: its device node is not known"),
+            std::string::npos);
+}
+
+TEST(plan, files_of_the_simulated_machine_need_landlock) {
+  Request request = two_gpus_give_1();
+  request.inventory.simulated = true;
+  Host host = root_host(request);
+  for (RefusedFact& f : host.refused) f.node.type = Node::Type::file;
+  EXPECT_EQ(planned(request, host).enforced, "landlock+seccomp");
+  request.tight = true;
+  EXPECT_EQ(planned(request, host).enforced, "landlock+seccomp");
+  request.tight = false;
+  request.method = Method::cgroup;
+  EXPECT_NE(refusal(request, host).find("simulated"), std::string::npos);
+}
+
+gpu::MigInstance mig(const std::string& uuid, std::vector<std::string> nodes) {
+  gpu::MigInstance instance;
+  instance.uuid = uuid;
+  instance.capability_nodes = std::move(nodes);
+  return instance;
+}
+
+TEST(plan, mig_instances_outside_the_selection_lose_their_capability) {
+  Request request;
+  request.inventory.gpus = {gpu(0)};
+  // a and b are compute instances of one GPU instance and share its node.
+  request.inventory.gpus[0].mig = {mig("MIG-a", {"/caps/gi1", "/caps/a"}),
+                                   mig("MIG-b", {"/caps/gi1", "/caps/b"}),
+                                   mig("MIG-c", {"/caps/gi2", "/caps/c"})};
+  request.allowed.requested = true;
+  request.allowed.gpus = {0};
+  request.allowed.mig = {{.gpu = 0, .instance = 0}};
+  const Plan plan = planned(request, root_host(request));
+  EXPECT_EQ(paths(plan),
+            (std::vector<std::string>{"/dev/dri/card0", "/caps/b", "/caps/gi2", "/caps/c"}));
+  ASSERT_EQ(plan.allowed.size(), 3U);
+  EXPECT_EQ(plan.allowed[1].path, "/caps/gi1");
+  EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "MIG-a");
+  EXPECT_TRUE(says(plan.not_covered, "CAP_SYS_ADMIN"));
+}
+
+TEST(plan, all_instances_of_a_refused_gpu_are_refused) {
+  Request request = two_gpus_give_1();
+  request.inventory.gpus[0].mig = {mig("MIG-a", {"/caps/a"})};
+  EXPECT_EQ(paths(planned(request, root_host(request))),
+            (std::vector<std::string>{"/dev/nvidia0", "/dev/dri/card0", "/caps/a"}));
+}
+
+TEST(plan, a_missing_node_of_a_gpu_is_refused_by_its_number) {
+  const Request request = two_gpus_give_1();
+  const std::vector<Wanted> wanted = wanted_refusals(request);
+  ASSERT_TRUE(wanted[0].known);
+  EXPECT_EQ(wanted[0].known->major, 195U);
+  EXPECT_EQ(wanted[0].known->minor, 0U);
+  EXPECT_FALSE(wanted[1].known);
+}
+
+TEST(plan, methods_have_names_both_ways) {
+  for (const Method method :
+       {Method::automatic, Method::cgroup, Method::landlock, Method::mount, Method::env})
+    EXPECT_EQ(parse_method(method_name(method)).value(), method);
+  const auto unknown = parse_method("docker");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().what.find("docker"), std::string::npos);
+}
+
+TEST(plan, the_dry_run_names_layers_nodes_variables_and_limits) {
+  const Request request = two_gpus_give_1();
+  const Plan plan = planned(request, root_host(request));
+  const std::string text = describe(plan);
+  for (const char* part : {"cgroup v2 and Landlock scope", "/dev/nvidia0", "c 195:0", "GPU 0",
+                           "/dev/nvidia1", "CUDA_VISIBLE_DEVICES=GPU-1aaa", "not covered"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  const nlohmann::json json = to_json(plan);
+  EXPECT_EQ(json.at("enforced"), "cgroup");
+  EXPECT_EQ(json.at("refused").at(0).at("major"), 195);
+  EXPECT_EQ(json.at("environment").at("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
+}
+
+}  // namespace
+}  // namespace corral::isolate
