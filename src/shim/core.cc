@@ -374,7 +374,7 @@ Retain begin_retain(CUdevice device) {
   State* const state = ready_state();
   if (state == nullptr) return {.recorded = true, .active = false};
   const Device* const known = known_device(*state, device);
-  if (known != nullptr && __atomic_load_n(&known->primary_active, __ATOMIC_ACQUIRE)) {
+  if (known != nullptr && __atomic_load_n(&known->primary, __ATOMIC_ACQUIRE)) {
     retain.recorded = true;
     return retain;
   }
@@ -394,8 +394,12 @@ void end_retain(const char* function, CUdevice device, const Retain& retain, con
   if (result == kSuccess) {
     Device* const known = known_device(*state, device);
     // Of threads that retain at once, one tells.
-    if (known != nullptr && __atomic_exchange_n(&known->primary_active, 1, __ATOMIC_ACQ_REL))
+    uint64_t none = 0;
+    if (known != nullptr &&
+        !__atomic_compare_exchange_n(&known->primary, &none, reinterpret_cast<uint64_t>(context),
+                                     false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       return;
+    }
     if (retain.active) flags |= wire::kContextFound;
   }
   context_made(function, device, context, result, flags);
@@ -406,10 +410,11 @@ void primary_released(const char* function, CUdevice device) {
   State* const state = ready_state();
   if (state == nullptr) return;
   Device* const known = known_device(*state, device);
-  if (known == nullptr || !__atomic_load_n(&known->primary_active, __ATOMIC_ACQUIRE)) return;
+  if (known == nullptr || !__atomic_load_n(&known->primary, __ATOMIC_ACQUIRE)) return;
   if (primary_is_active(device, true)) return;
-  if (!__atomic_exchange_n(&known->primary_active, 0, __ATOMIC_ACQ_REL)) return;
-  write_context(*state, wire::kContextEnded, function, device_id(*state, device), 0, kSuccess,
+  const uint64_t context = __atomic_exchange_n(&known->primary, uint64_t{0}, __ATOMIC_ACQ_REL);
+  if (context == 0) return;
+  write_context(*state, wire::kContextEnded, function, device_id(*state, device), context, kSuccess,
                 wire::kContextPrimary);
 }
 

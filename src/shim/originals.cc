@@ -38,7 +38,17 @@ void* exported_by_driver(const char* name) {
   return function;
 }
 
+// A driver that is older than the form answers with the newest form that it has: with arguments
+// that are not the wrapper's.
+bool driver_has(int cuda_version) {
+  auto* const get_version =
+      reinterpret_cast<CUresult (*)(int*)>(exported_by_driver("cuDriverGetVersion"));
+  int version = 0;
+  return get_version != nullptr && get_version(&version) == kSuccess && version >= cuda_version;
+}
+
 void* ask_driver(const Hook& hook) {
+  if (!driver_has(hook.since)) return nullptr;
   void* function = nullptr;
   if (void* const newer = exported_by_driver("cuGetProcAddress_v2")) {
     int status = 0;

@@ -21,9 +21,9 @@ enum InitPhase : int { kNoInit, kInInit, kInitDone };
 enum DevicePhase : int { kDeviceUnknown, kDeviceWriting, kDeviceKnown };
 
 struct Device {
-  int phase;           // DevicePhase
-  int primary_active;  // its primary context was recorded and has not ended
-  int first_seen;      // an allocation on it was recorded
+  int phase;         // DevicePhase
+  uint64_t primary;  // its primary context, which was recorded and has not ended; 0: none
+  int first_seen;    // an allocation on it was recorded
   wire::DeviceId id;
 };
 
