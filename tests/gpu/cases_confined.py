@@ -28,8 +28,11 @@ CONFINED_LIMIT_S = 60
 WORKING_UNDER_TIGHT = ("cuinit_only_control", "torch_env_after_init", "torch_pick_free_gpu", "jax_env_late")
 
 
-def run_plain(case: case_files.Case) -> process.Ended:
-    return process.run([sys.executable, str(case.path)], limit_s=PLAIN_LIMIT_S, env=process.clean_environment())
+def run_plain(case: case_files.Case, gpus: nvml.Nvml) -> tuple[process.Ended, float]:
+    """How it ended, and by how many MiB the memory of GPU 0 moved."""
+    with nvml.Watch(gpus, [0]) as watch:
+        ended = process.run([sys.executable, str(case.path)], limit_s=PLAIN_LIMIT_S, env=process.clean_environment())
+    return ended, nvml.swing_mib(watch.samples[0])
 
 
 def check_plain(part: results.Part, case: case_files.Case, ended: process.Ended) -> None:
@@ -69,6 +72,7 @@ class Runner:
         self.folder = folder
         self.allowed = gpus.gpus[-1]
         self.refused = gpus.gpus[:-1]
+        self.plain_swing: dict[str, float] = {}
         self.rows: list[list] = []
         self.entries: list[dict] = []
         self.power_above_before: dict[str, list[float]] = {}
@@ -122,7 +126,8 @@ class Runner:
                 expected,
                 first.get("contexts"),
                 {True: "yes", False: "no"}.get(first.get("touched")),
-                f"{seen_swing:.0f} / {confined.swing_mib(first) if first else None}",
+                f"{self.plain_swing[case.name]:.0f}",
+                f"{seen_swing:.0f} / {'-' if (by_corral := confined.swing_mib(first)) is None else f'{by_corral:.0f}'}",
                 len(report.get("refused", [])),
                 "passed" if not problems else "**FAILED**",
             ]
@@ -170,7 +175,7 @@ def main() -> int:
         plain = {}
         for case in cases:
             if part.has_time_for(10, f"{case.name}: as it is"):
-                plain[case.name] = run_plain(case)
+                plain[case.name], runner.plain_swing[case.name] = run_plain(case, gpus)
                 check_plain(part, case, plain[case.name])
         idle_w = nvml.settle(gpus, 0, idle_w=None, limit_s=25)
         for method in methods:
@@ -185,7 +190,7 @@ def main() -> int:
 
 def describe(part: results.Part, runner: Runner, idle_w: float | None) -> None:
     head = ["case", "method", "enforced", "exit plain → confined", "wanted", "GPU 0 contexts", "GPU 0 touched",
-            "GPU 0 memory swing MiB, from outside / by corral", "nodes refused", "verdict"]  # fmt: skip
+            "GPU 0 memory swing MiB, plain", "confined: from outside / by corral", "nodes refused", "verdict"]  # fmt: skip
     part.section("## Cases\n\n" + results.table(head, runner.rows))
     power = []
     for method, differences in runner.power_above_before.items():
@@ -197,6 +202,7 @@ def describe(part: results.Part, runner: Runner, idle_w: float | None) -> None:
         "reading before it, by corral, in W:\n\n" + results.table(["method", "runs", "median", "least", "most"], power)
     )
     part.data["runs"] = runner.entries
+    part.data["plain_swing_mib"] = runner.plain_swing
     part.does_not_show("that code which tries to get out is held: that is `holes`")
     part.does_not_show("one run of each case and method; a case that names cuda:1 stops early when run as written")
     part.does_not_show("power: a run of three to five seconds with a reading that renews itself 21 times a second")

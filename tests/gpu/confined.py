@@ -92,9 +92,8 @@ def wrongs(confined: Confined, method: str, refused: list[nvml.Gpu]) -> list[str
             others = foreign_pids(said)
             whose = f"; others there: {others}" if others else "; no other process there"
             problems.append(f"GPU {gpu.index}: memory moved by {swing:.2f} MiB{whose}")
-        node = f"/dev/nvidia{gpu.minor}"
-        if node not in confined.report.get("refused", []):
-            problems.append(f"{node} is not among the refused nodes: {confined.report.get('refused')}")
+        if gpu.node() not in confined.report.get("refused", []):
+            problems.append(f"{gpu.node()} is not among the refused nodes: {confined.report.get('refused')}")
     return problems
 
 

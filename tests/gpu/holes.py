@@ -35,8 +35,8 @@ class Prober:
     def __init__(self, part: results.Part, gpus: nvml.Nvml) -> None:
         self.part = part
         self.nvml = gpus
-        self.node = f"/dev/nvidia{gpus.gpus[0].minor}"
-        self.open_node = f"/dev/nvidia{gpus.gpus[-1].minor}"
+        self.node = gpus.gpus[0].node()
+        self.open_node = gpus.gpus[-1].node()
         self.last = gpus.gpus[-1].index
         self.answers: dict[str, dict[str, str]] = {}
         self.reports: dict[str, dict] = {}

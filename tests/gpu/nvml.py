@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
+import pathlib
 import statistics
 import threading
 import time
@@ -48,6 +50,10 @@ class Gpu:
     name: str
     pci: str
     minor: int
+
+    def node(self) -> str:
+        """A simulated machine keeps its nodes below a folder of its own."""
+        return str(pathlib.Path(os.environ.get("CORRAL_SIM", "/"), f"dev/nvidia{self.minor}"))
 
 
 @dataclasses.dataclass

@@ -35,6 +35,7 @@ class Part:
         self.checks: list[Check] = []
         self.data: dict = {}
         self._nvml = gpus
+        self._corral = corral_version()  # first of all: without the program there is nothing to test
         self._sections: list[str] = []
         self._not_shown: list[str] = []
         self._began = time.monotonic()
@@ -90,10 +91,12 @@ class Part:
         if self._nvml is not None:
             gpus = [f"{gpu.index}: {gpu.name} at {gpu.pci}" for gpu in self._nvml.gpus]
             rows += [("GPUs", "; ".join(gpus)), ("driver", self._nvml.driver_version())]
+        if os.environ.get("CORRAL_SIM"):
+            rows.append(("machine", "**SIMULATED**: no figure here is a measurement of hardware"))
         rows += [
             ("kernel", platform.release()),
             ("system", system_name()),
-            ("corral", corral_version()),
+            ("corral", self._corral),
             ("command", "`" + shlex.join(["python3", *command_line()]) + "`"),
             ("took", f"{time.monotonic() - self._began:.0f} s"),
         ]

@@ -4,8 +4,8 @@
 #
 #   tests/gpu/run.sh [PART…]     PART: holes launch frameworks cases resnet; default: all of them
 #
-# Each part writes measured-PART.md and its entry in results.json to $OUT, or to build/gpu-results.
-# CORRAL names the program, build/release/corral otherwise. CORRAL_GPU_LIMIT_S is the time for all
+# Each part writes a page of its numbers and its entry in results.json to $OUT, or to
+# build/gpu-results; six files in all. CORRAL names the program, build/release/corral otherwise. CORRAL_GPU_LIMIT_S is the time for all
 # parts together; a part that has none left is a failure. Options for one part, as in its --help:
 # RESNET_OPTIONS='--pairs 2' tests/gpu/run.sh resnet, and likewise for the others.
 set -u

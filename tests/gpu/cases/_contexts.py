@@ -16,7 +16,8 @@ import json
 import os
 import pathlib
 
-_DRIVER_GPUS = pathlib.Path("/proc/driver/nvidia/gpus")
+# A simulated machine keeps these below a folder of its own.
+_ROOT = pathlib.Path(os.environ.get("CORRAL_SIM", "/"))
 _imported_by = os.getpid()
 _reported = False
 
@@ -29,7 +30,7 @@ def _address(text):
 
 def gpus_by_address():
     """The addresses of all GPUs of the machine in the order that nvidia-smi numbers them."""
-    return sorted(_address(folder.name) for folder in _DRIVER_GPUS.iterdir())
+    return sorted(_address(folder.name) for folder in (_ROOT / "proc/driver/nvidia/gpus").iterdir())
 
 
 def live_contexts():
@@ -56,13 +57,15 @@ def live_contexts():
 
 def open_devices():
     minors = set()
+    prefix = str(_ROOT / "dev/nvidia")
     for descriptor in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{descriptor}")
         except OSError:
             continue  # the descriptor of this very listing
-        if target.startswith("/dev/nvidia") and target[11:].isdigit():
-            minors.add(int(target[11:]))
+        minor = target.removeprefix(prefix)
+        if minor != target and minor.isdigit():
+            minors.add(int(minor))
     return sorted(minors)
 
 
