@@ -101,6 +101,46 @@ int create(Context** result, unsigned flags, int device) {
   return push(context);
 }
 
+int destroy(Context* context) {
+  if (context == nullptr) return kInvalidValue;
+  const Locked lock;
+  if (!known(context)) return kInvalidContext;
+  if (!context->alive) return kContextDestroyed;
+  if (context->primary) return kInvalidContext;
+  end_context(context);
+  if (top() == context) --stack().depth;
+  return kSuccess;
+}
+
+void end_primary(Driver::Primary& primary) {
+  if (primary.context != nullptr) end_context(primary.context);
+  primary.context = nullptr;
+  primary.references = 0;
+}
+
+int release_primary(int device) {
+  if (!valid_device(device)) return kInvalidDevice;
+  const Locked lock;
+  Driver::Primary& primary = driver().primary[device];
+  if (primary.references == 0) return kInvalidContext;
+  if (--primary.references == 0) end_primary(primary);
+  return kSuccess;
+}
+
+int reset_primary(int device) {
+  if (!valid_device(device)) return kInvalidDevice;
+  const Locked lock;
+  end_primary(driver().primary[device]);
+  return kSuccess;
+}
+
+int set_primary_flags(int device, unsigned flags) {
+  if (!valid_device(device)) return kInvalidDevice;
+  const Locked lock;
+  driver().primary[device].flags = flags;
+  return kSuccess;
+}
+
 int primary_context(Context** result, int device) {
   Driver::Primary& primary = driver().primary[device];
   if (primary.context == nullptr) {
@@ -110,12 +150,6 @@ int primary_context(Context** result, int device) {
   ++primary.references;
   *result = primary.context;
   return kSuccess;
-}
-
-void end_primary(Driver::Primary& primary) {
-  if (primary.context != nullptr) end_context(primary.context);
-  primary.context = nullptr;
-  primary.references = 0;
 }
 
 }  // namespace
@@ -140,14 +174,23 @@ SIM_EXPORT int cuCtxCreate_v4(Context** context, void*, unsigned flags, int devi
 
 SIM_EXPORT int cuCtxDestroy_v2(Context* context) {
   if (const int refused = enter("cuCtxDestroy_v2")) return refused;
-  if (context == nullptr) return kInvalidValue;
-  const Locked lock;
-  if (!known(context)) return kInvalidContext;
-  if (!context->alive) return kContextDestroyed;
-  if (context->primary) return kInvalidContext;
-  end_context(context);
-  if (top() == context) --stack().depth;
-  return kSuccess;
+  return destroy(context);
+}
+
+// The forms of before the suffixes; old programs still link them.
+SIM_EXPORT int cuCtxCreate(Context** context, unsigned flags, int device) {
+  if (const int refused = enter("cuCtxCreate", device)) return refused;
+  return create(context, flags, device);
+}
+
+SIM_EXPORT int cuCtxDestroy(Context* context) {
+  if (const int refused = enter("cuCtxDestroy")) return refused;
+  return destroy(context);
+}
+
+SIM_EXPORT int cuCtxDetach(Context* context) {
+  if (const int refused = enter("cuCtxDetach")) return refused;
+  return destroy(context);
 }
 
 SIM_EXPORT int cuCtxPushCurrent_v2(Context* context) {
@@ -220,20 +263,22 @@ SIM_EXPORT int cuDevicePrimaryCtxRetain(Context** context, int device) {
 
 SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
   if (const int refused = enter("cuDevicePrimaryCtxRelease_v2", device)) return refused;
-  if (!valid_device(device)) return kInvalidDevice;
-  const Locked lock;
-  Driver::Primary& primary = driver().primary[device];
-  if (primary.references == 0) return kInvalidContext;
-  if (--primary.references == 0) end_primary(primary);
-  return kSuccess;
+  return release_primary(device);
+}
+
+SIM_EXPORT int cuDevicePrimaryCtxRelease(int device) {
+  if (const int refused = enter("cuDevicePrimaryCtxRelease", device)) return refused;
+  return release_primary(device);
 }
 
 SIM_EXPORT int cuDevicePrimaryCtxReset_v2(int device) {
   if (const int refused = enter("cuDevicePrimaryCtxReset_v2", device)) return refused;
-  if (!valid_device(device)) return kInvalidDevice;
-  const Locked lock;
-  end_primary(driver().primary[device]);
-  return kSuccess;
+  return reset_primary(device);
+}
+
+SIM_EXPORT int cuDevicePrimaryCtxReset(int device) {
+  if (const int refused = enter("cuDevicePrimaryCtxReset", device)) return refused;
+  return reset_primary(device);
 }
 
 SIM_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
@@ -248,8 +293,10 @@ SIM_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* acti
 
 SIM_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
   if (const int refused = enter("cuDevicePrimaryCtxSetFlags_v2", device)) return refused;
-  if (!valid_device(device)) return kInvalidDevice;
-  const Locked lock;
-  driver().primary[device].flags = flags;
-  return kSuccess;
+  return set_primary_flags(device, flags);
+}
+
+SIM_EXPORT int cuDevicePrimaryCtxSetFlags(int device, unsigned flags) {
+  if (const int refused = enter("cuDevicePrimaryCtxSetFlags", device)) return refused;
+  return set_primary_flags(device, flags);
 }

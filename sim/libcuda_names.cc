@@ -25,9 +25,12 @@ SIM_EXPORT int cuGetProcAddress_v2(const char* symbol, void** function, int vers
   X(cuDeviceGetByPCIBusId, 4010, cuDeviceGetByPCIBusId)               \
   X(cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2)                      \
   X(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute)                 \
+  X(cuCtxCreate, 2000, cuCtxCreate)                                   \
   X(cuCtxCreate, 3020, cuCtxCreate_v2)                                \
   X(cuCtxCreate, 11040, cuCtxCreate_v3)                               \
   X(cuCtxCreate, 12050, cuCtxCreate_v4)                               \
+  X(cuCtxDetach, 2000, cuCtxDetach)                                   \
+  X(cuCtxDestroy, 2000, cuCtxDestroy)                                 \
   X(cuCtxDestroy, 4000, cuCtxDestroy_v2)                              \
   X(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2)                      \
   X(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2)                        \
@@ -37,9 +40,12 @@ SIM_EXPORT int cuGetProcAddress_v2(const char* symbol, void** function, int vers
   X(cuCtxGetId, 12000, cuCtxGetId)                                    \
   X(cuCtxSynchronize, 2000, cuCtxSynchronize)                         \
   X(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain)         \
+  X(cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease)       \
   X(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2)   \
+  X(cuDevicePrimaryCtxReset, 7000, cuDevicePrimaryCtxReset)           \
   X(cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2)       \
   X(cuDevicePrimaryCtxGetState, 7000, cuDevicePrimaryCtxGetState)     \
+  X(cuDevicePrimaryCtxSetFlags, 7000, cuDevicePrimaryCtxSetFlags)     \
   X(cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2) \
   X(cuMemAlloc, 3020, cuMemAlloc_v2)                                  \
   X(cuMemFree, 3020, cuMemFree_v2)                                    \

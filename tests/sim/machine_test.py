@@ -123,6 +123,19 @@ print(json.dumps(readings))
         gpu = self.python(code)
         self.assertEqual((gpu["processes"], gpu["used_mib"]), ([], 616))
 
+    def test_the_old_names_make_and_end_contexts_too(self):
+        code = """
+counts, context = [], ctypes.c_void_p()
+def count(): counts.append([len(gpu["processes"]) for gpu in gpus()])
+check(cu.cuInit(0))
+check(cu.cuCtxCreate(ctypes.byref(context), 0, 1)); count()
+check(cu.cuCtxDestroy(context)); count()
+use(0); count()
+check(cu.cuDevicePrimaryCtxReset(0)); count()
+print(json.dumps(counts))
+"""
+        self.assertEqual(self.python(code), [[0, 1], [0, 0], [1, 0], [0, 0]])
+
     def test_too_much_memory_is_refused_also_against_others(self):
         code = """
 child = start("use(0); allocate(100000); print(flush=True); time.sleep(1000)")
@@ -227,20 +240,20 @@ def find(name, version, flags=0, four=False):
     f, status = ctypes.c_void_p(), ctypes.c_int(-1)
     args = (name.encode(), ctypes.byref(f), version, ctypes.c_ulonglong(flags))
     code = cu.cuGetProcAddress(*args) if four else cu.cuGetProcAddress_v2(*args, ctypes.byref(status))
-    for exported in ("cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
+    for exported in ("cuCtxCreate", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
                      "cuGetProcAddress", "cuGetProcAddress_v2", "cuMemAlloc_v2"):
         if f.value == ctypes.cast(getattr(cu, exported), ctypes.c_void_p).value:
             return [code, status.value, exported]
     return [code, status.value, f.value]
 print(json.dumps([find("cuCtxCreate", 3020), find("cuCtxCreate", 12000), find("cuCtxCreate", 13000),
-                  find("cuCtxCreate", 2000), find("cuMemAlloc_v2", 13000), find("", 13000),
+                  find("cuCtxCreate", 2000), find("cuMemAllocAsync", 3020), find("cuMemAlloc_v2", 13000), find("", 13000),
                   find("cuMemAllocAsync", 13000, 1), find("cuMemAllocAsync", 13000, 2),
                   find("cuGetProcAddress", 11030), find("cuGetProcAddress", 12000),
                   find("cuMemAlloc", 13000, four=True), find("cuNothing", 13000, four=True)]))
 """
         self.assertEqual(self.python(code), [
             [0, 0, "cuCtxCreate_v2"], [0, 0, "cuCtxCreate_v3"], [0, 0, "cuCtxCreate_v4"],
-            [0, 2, None], [0, 1, None], [0, 1, None],
+            [0, 0, "cuCtxCreate"], [0, 2, None], [0, 1, None], [0, 1, None],
             [0, 0, "cuMemAllocAsync"], [0, 0, "cuMemAllocAsync_ptsz"],
             [0, 0, "cuGetProcAddress"], [0, 0, "cuGetProcAddress_v2"],
             [0, -1, "cuMemAlloc_v2"], [500, -1, None]])
@@ -279,6 +292,12 @@ print(json.dumps([both[0]["processes"][0]["gi"], both[0]["processes"][0]["ci"], 
         self.assertEqual(lost, [0, 15])
         refused = self.python(code, CORRAL_SIM_NVML_FAULT="nvmlDeviceGetHandleByIndex_v2#0=4")
         self.assertEqual(refused, [4, 0])
+        later = self.python("print(json.dumps([gpus() and handle(0)[0], handle(0)[0]]))",
+                            CORRAL_SIM_NVML_FAULT="nvmlDeviceGetHandleByIndex_v2#0=15@2")
+        self.assertEqual(later, [0, 15])
+        later = self.python("check(ml.nvmlInit_v2()); print(json.dumps([handle(0)[0], handle(1)[0], handle(0)[0]]))",
+                            CORRAL_SIM_NVML_FAULT="nvmlDeviceGetHandleByIndex_v2=15@2")
+        self.assertEqual(later, [0, 0, 15])
         self.assertEqual(self.python("print(ml.nvmlInit_v2())", CORRAL_SIM_NVML_FAULT="nvmlInit_v2=9"), 9)
 
     def test_driver_faults_can_be_asked_for(self):
