@@ -118,9 +118,17 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
 
 }  // namespace
 
+namespace {
+
+// Text that was executed without a file: a program given with -c or typed in, and also what
+// libraries generate.
+bool is_text(std::string_view file) { return file == "<string>" || file == "<stdin>"; }
+
+}  // namespace
+
 bool is_own_code(std::string_view file) {
   if (file.starts_with('<'))  // "<frozen importlib._bootstrap>", "<__array_function__ internals>"
-    return file == "<string>" || file == "<stdin>" || file.starts_with("<ipython-input");
+    return is_text(file) || file.starts_with("<ipython-input");
   for (const std::string_view part : {"/site-packages/", "/dist-packages/"})
     if (file.find(part) != std::string_view::npos) return false;
   // The standard library: …/lib/python3.12/threading.py, …/lib/python312.zip/….
@@ -134,8 +142,13 @@ bool is_own_code(std::string_view file) {
 }
 
 std::optional<PythonFrame> culprit_of(std::span<const PythonFrame> innermost_first) {
-  for (const PythonFrame& frame : innermost_first)
-    if (is_own_code(frame.file)) return frame;
+  const PythonFrame* text = nullptr;
+  for (const PythonFrame& frame : innermost_first) {
+    if (!is_own_code(frame.file)) continue;
+    if (!is_text(frame.file)) return frame;
+    if (text == nullptr) text = &frame;
+  }
+  if (text != nullptr) return *text;
   if (innermost_first.empty()) return std::nullopt;
   return innermost_first.front();
 }

@@ -18,7 +18,8 @@ namespace corral::snapshot {
 void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t start_ns, Run& run);
 
 // The innermost frame in the user's own code: not in site-packages or dist-packages, the standard
-// library or a frozen module. When there is none, the innermost frame; nullopt without frames.
+// library or a frozen module; "<string>" and "<stdin>" only when no file is there. When there is
+// none, the innermost frame; nullopt without frames.
 std::optional<PythonFrame> culprit_of(std::span<const PythonFrame> innermost_first);
 
 // Whether a file, as Python names it, is the user's own code in that sense.

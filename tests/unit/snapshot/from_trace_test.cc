@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/from_trace.h"
+
+#include <gtest/gtest.h>
+
+#include "../trace/trace_bytes.h"
+#include "host/pci_address.h"
+
+namespace corral::snapshot {
+namespace {
+
+using trace::ProcessTrace;
+using trace::python_frame;
+using trace::RecordBuilder;
+using trace::TraceBytes;
+namespace wire = corral::wire;
+
+constexpr std::int64_t kStart = 50'000'000'000;
+
+ProcessTrace parsed(const TraceBytes& bytes) {
+  auto trace = trace::parse_trace(bytes.bytes, "x.trace");
+  EXPECT_TRUE(trace);
+  return std::move(*trace);
+}
+
+// Two GPUs with the UUIDs aa… and bb…, the second with a MIG instance dd….
+Run two_gpus() {
+  Run run;
+  for (unsigned i = 0; i < 2; ++i) {
+    GpuRun gpu;
+    gpu.gpu.index = i;
+    const char* const digits = i == 0 ? "aa" : "bb";
+    std::string uuid = "GPU-";
+    for (int byte = 0; byte < 16; ++byte) {
+      if (byte == 4 || byte == 6 || byte == 8 || byte == 10) uuid += '-';
+      uuid += digits;
+    }
+    gpu.gpu.uuid = uuid;
+    gpu.gpu.pci = *host::PciAddress::parse(i == 0 ? "0000:00:06.0" : "0000:00:07.0");
+    run.gpus.push_back(std::move(gpu));
+  }
+  run.gpus[1].gpu.mig.emplace_back().uuid = "MIG-dddddddd-dddd-dddd-dddd-dddddddddddd";
+  return run;
+}
+
+Run run_of(const std::vector<ProcessTrace>& traces) {
+  Run run = two_gpus();
+  add_traces(traces, kStart, run);
+  return run;
+}
+
+TEST(from_trace, a_context_is_on_the_gpu_of_its_uuid_whatever_its_ordinal) {
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xBB), 1);
+  const auto run = run_of({parsed(bytes)});
+  ASSERT_EQ(run.contexts.size(), 1U);
+  EXPECT_EQ(run.contexts[0].gpu, 1U);
+  EXPECT_EQ(run.contexts[0].gpu_uuid, run.gpus[1].gpu.uuid);
+  EXPECT_EQ(run.gpus[0].contexts, 0U);
+  EXPECT_EQ(run.gpus[1].contexts, 1U);
+}
+
+TEST(from_trace, a_mig_instance_belongs_to_its_gpu) {
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xDD), 1);
+  EXPECT_EQ(run_of({parsed(bytes)}).contexts[0].gpu, 1U);
+}
+
+TEST(from_trace, without_a_uuid_the_pci_address_tells_and_without_both_nothing_does) {
+  wire::DeviceId no_uuid = trace::device_id(1, 0xBB);
+  no_uuid.flags = wire::kDevicePci;
+  wire::DeviceId nothing = no_uuid;
+  nothing.flags = 0;
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, no_uuid, 1);
+  bytes.context(wire::kContextMade, nothing, 2);
+  const auto run = run_of({parsed(bytes)});
+  EXPECT_EQ(run.contexts[0].gpu, 1U);
+  EXPECT_EQ(run.contexts[1].gpu, std::nullopt);
+  EXPECT_EQ(run.gpus[0].contexts, 0U);
+}
+
+TEST(from_trace, an_unknown_gpu_keeps_its_uuid) {
+  wire::DeviceId unknown = trace::device_id(0, 0xEE);
+  unknown.flags = wire::kDeviceUuid;
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, unknown, 1);
+  const auto run = run_of({parsed(bytes)});
+  EXPECT_EQ(run.contexts[0].gpu, std::nullopt);
+  EXPECT_EQ(run.contexts[0].gpu_uuid, "eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee");
+}
+
+TEST(from_trace, failures_and_second_handles_are_no_contexts) {
+  TraceBytes bytes;
+  const auto nothing = [](RecordBuilder&) {};
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 0, nothing, {.result = 2});
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 5, nothing,
+                {.flags = wire::kContextGreen});
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 6, nothing,
+                {.flags = wire::kContextGreen | wire::kContextView});
+  EXPECT_EQ(run_of({parsed(bytes)}).gpus[0].contexts, 1U);
+}
+
+TEST(from_trace, an_end_belongs_to_the_last_context_of_that_handle) {
+  const wire::DeviceId device = trace::device_id(0, 0xAA);
+  const auto nothing = [](RecordBuilder&) {};
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, device, 1, nothing, {.monotonic_ns = kStart + 1'000'000'000});
+  bytes.context(wire::kContextEnded, device, 1, nothing, {.monotonic_ns = kStart + 2'000'000'000});
+  bytes.context(wire::kContextMade, device, 1, nothing, {.monotonic_ns = kStart + 3'000'000'000});
+  bytes.context(wire::kContextEnded, device, 99, nothing, {.monotonic_ns = kStart + 4'000'000'000});
+  const auto run = run_of({parsed(bytes)});
+  ASSERT_EQ(run.contexts.size(), 2U);
+  EXPECT_EQ(run.contexts[0].time_s, 1);
+  EXPECT_EQ(run.contexts[0].ended_s, 2);
+  EXPECT_EQ(run.contexts[1].time_s, 3);
+  EXPECT_EQ(run.contexts[1].ended_s, std::nullopt);
+}
+
+TEST(from_trace, names_process_rank_and_thread) {
+  TraceBytes bytes;
+  bytes.init({"LOCAL_RANK=1", "RANK=9", "CUDA_VISIBLE_DEVICES=0,1", "CUDA_DEVICE_ORDER"});
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 1);
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 2, [](RecordBuilder&) {},
+                {.tid = 4712});
+  const auto run = run_of({parsed(bytes)});
+  EXPECT_EQ(run.contexts[0].process, "python3 train.py");
+  EXPECT_EQ(run.contexts[0].rank, 9);
+  EXPECT_EQ(run.contexts[0].thread, "MainThread");
+  EXPECT_EQ(run.contexts[1].thread, "python3");
+  EXPECT_EQ(run.contexts[0].pid, 4711);
+  EXPECT_EQ(run.inits[0].visible_devices, "0,1");
+  EXPECT_EQ(run.inits[0].device_order, std::nullopt);
+}
+
+TEST(from_trace, a_rank_that_is_no_number_is_none) {
+  TraceBytes bytes;
+  bytes.init({"RANK=", "LOCAL_RANK=two", "SLURM_LOCALID"});
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 1);
+  EXPECT_EQ(run_of({parsed(bytes)}).contexts[0].rank, std::nullopt);
+}
+
+TEST(from_trace, resolves_the_modules_of_native_frames) {
+  const auto run = run_of({parsed(trace::one_of_everything())});
+  const Stack& stack = run.contexts[0].stack;
+  ASSERT_EQ(stack.native.size(), 2U);
+  EXPECT_EQ(stack.native[0].module, "/usr/lib/libtorch_cuda.so");
+  EXPECT_EQ(stack.native[0].offset, 0x1234U);
+  EXPECT_EQ(stack.native[1].module, "");
+  EXPECT_EQ(stack.python_source, "walker 3.12");
+  EXPECT_EQ(run.contexts[0].culprit->file, "ünï/模型.py");
+}
+
+TEST(from_trace, sorts_the_events_of_all_processes_and_adds_their_losses) {
+  TraceBytes late(1), early(2);
+  const auto nothing = [](RecordBuilder&) {};
+  late.context(wire::kContextMade, trace::device_id(0, 0xAA), 1, nothing,
+               {.monotonic_ns = kStart + 9'000'000'000});
+  early.context(wire::kContextMade, trace::device_id(1, 0xBB), 1, nothing,
+                {.monotonic_ns = kStart + 1'000'000'000});
+  for (TraceBytes* bytes : {&late, &early}) {
+    bytes->add(wire::kLost, [](RecordBuilder& record) {
+      record.payload(wire::LostPayload{.by_reason = {0, 4, 0, 0}});
+    });
+  }
+  const auto run = run_of({parsed(late), parsed(early)});
+  EXPECT_EQ(run.contexts[0].pid, 2);
+  EXPECT_EQ(run.contexts[1].pid, 1);
+  EXPECT_EQ(run.coverage.records_lost, 8U);
+}
+
+TEST(from_trace, a_damaged_file_is_noted) {
+  TraceBytes bytes;
+  bytes.bytes += std::string(64, 'x');
+  const auto run = run_of({parsed(bytes)});
+  ASSERT_EQ(run.notes.size(), 1U);
+  EXPECT_NE(run.notes[0].find("damaged at byte"), std::string::npos);
+}
+
+TEST(from_trace, nothing_traced_is_no_context_on_every_gpu) {
+  const auto run = run_of({});
+  EXPECT_EQ(run.gpus[0].contexts, 0U);
+  EXPECT_TRUE(run.contexts.empty());
+}
+
+std::string culprit_among(const std::vector<std::string>& innermost_first) {
+  std::vector<PythonFrame> frames;
+  for (const std::string& file : innermost_first)
+    frames.push_back({.file = file, .line = 1, .function = "f"});
+  const auto culprit = culprit_of(frames);
+  return culprit ? culprit->file : "none";
+}
+
+TEST(culprit, is_the_innermost_frame_of_the_users_own_code) {
+  const std::string torch = "/venv/lib/python3.12/site-packages/torch/cuda/__init__.py";
+  EXPECT_EQ(culprit_among({torch, "train.py", "main.py"}), "train.py");
+  EXPECT_EQ(culprit_among({"/usr/lib/python3/dist-packages/numba/x.py", "a.py"}), "a.py");
+  EXPECT_EQ(culprit_among({"/usr/lib/python3.12/threading.py", "a.py"}), "a.py");
+  EXPECT_EQ(culprit_among({"/opt/lib64/python3.9/runpy.py", "a.py"}), "a.py");
+  EXPECT_EQ(culprit_among({"<frozen runpy>", "a.py"}), "a.py");
+  EXPECT_EQ(culprit_among({"/home/me/lib/pythonic/a.py", "b.py"}), "/home/me/lib/pythonic/a.py");
+  EXPECT_EQ(culprit_among({"<ipython-input-3-abc>", "b.py"}), "<ipython-input-3-abc>");
+  EXPECT_EQ(culprit_among({"/tmp/ipykernel_12/34.py", torch}), "/tmp/ipykernel_12/34.py");
+}
+
+TEST(culprit, is_text_without_a_file_only_when_no_file_is_there) {
+  EXPECT_EQ(culprit_among({"<string>", "a.py"}), "a.py");
+  EXPECT_EQ(culprit_among({"/usr/lib/python3.12/json/x.py", "<string>"}), "<string>");
+  EXPECT_EQ(culprit_among({"<stdin>", "<frozen runpy>"}), "<stdin>");
+}
+
+TEST(culprit, without_own_code_is_the_innermost_frame) {
+  EXPECT_EQ(culprit_among({"<frozen a>", "/x/site-packages/b.py"}), "<frozen a>");
+  EXPECT_EQ(culprit_among({}), "none");
+}
+
+}  // namespace
+}  // namespace corral::snapshot
