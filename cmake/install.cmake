@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# bin/corral finds lib/corral/libcuda.so.1 relative to itself: both places are fixed, not CMAKE_INSTALL_*DIR.
+# bin/corral finds lib/corral/libcuda.so.1 (src/shim installs it) relative to itself: both places are
+# fixed, not CMAKE_INSTALL_*DIR.
 if(TARGET corral)
   install(TARGETS corral RUNTIME DESTINATION bin)
-endif()
-if(TARGET corral_shim)
-  install(TARGETS corral_shim LIBRARY DESTINATION lib/corral NAMELINK_SKIP)
 endif()
 install(FILES LICENSE DESTINATION share/doc/corral)
 foreach(document README.md CHANGELOG.md SECURITY.md docs/design.md docs/isolation.md docs/trace-format.md)
