@@ -213,12 +213,17 @@ Variable visible_variable(char* buffer) {
 // Adds CUDA_VISIBLE_DEVICES when it is not what it was when the driver read it.
 void add_changed_variable(State& state, EventRecord& event) {
   if (__atomic_load_n(&state.init_phase, __ATOMIC_ACQUIRE) != kInitDone) return;
+  const uint64_t mark = environment_mark();
+  if (__atomic_load_n(&state.environment, __ATOMIC_RELAXED) == mark) return;
   char buffer[kVisibleBytes];
   Variable now = visible_variable(buffer);
   read_variables(&now, 1);
-  const bool same = now.set == (state.visible_set != 0) && now.bytes == state.visible_bytes &&
-                    memcmp(buffer, state.visible, now.bytes) == 0;
-  if (!same) event.variable(now);
+  if (now.set == (state.visible_set != 0) && now.bytes == state.visible_bytes &&
+      memcmp(buffer, state.visible, now.bytes) == 0) {
+    __atomic_store_n(&state.environment, mark, __ATOMIC_RELAXED);
+  } else {
+    event.variable(now);
+  }
 }
 
 void write_context(State& state, wire::Kind kind, const char* function, wire::DeviceId device,
@@ -448,6 +453,11 @@ void raise_peak(wire::DeviceCounters& counters, uint64_t now) {
   }
 }
 
+bool track(State& state, MemoryKind kind, uint64_t key, uint64_t value) {
+  return kind == MemoryKind::address ? state.addresses.insert(key, value)
+                                     : state.handles.insert(key, value);
+}
+
 __attribute__((noinline)) void allocation_event(State& state, const char* function, CUdevice device,
                                                 uint64_t bytes, bool first) {
   const KeepErrno keep;
@@ -477,7 +487,8 @@ __attribute__((noinline)) void allocation_event(State& state, const char* functi
 
 }  // namespace
 
-void allocated(const char* function, uint64_t key, uint64_t bytes, CUdevice device) {
+void allocated(const char* function, MemoryKind kind, uint64_t key, uint64_t bytes,
+               CUdevice device) {
   State* const state = ready_state();
   if (state == nullptr) return;
   Device* const known = known_device(*state, device);
@@ -487,7 +498,7 @@ void allocated(const char* function, uint64_t key, uint64_t bytes, CUdevice devi
   }
   wire::DeviceCounters& counters = state->counters->devices[device];
   add(counters.allocations, 1);
-  if (state->allocations.insert(key, with_device(bytes, device))) {
+  if (track(*state, kind, key, with_device(bytes, device))) {
     raise_peak(counters, __atomic_add_fetch(&counters.bytes_now, bytes, __ATOMIC_RELAXED));
   } else {
     add(counters.untracked, 1);
@@ -499,10 +510,12 @@ void allocated(const char* function, uint64_t key, uint64_t bytes, CUdevice devi
   }
 }
 
-Freeing begin_free(uint64_t key) {
-  Freeing freeing = {.key = key, .value = 0, .found = false};
+Freeing begin_free(MemoryKind kind, uint64_t key) {
+  Freeing freeing = {.kind = kind, .key = key, .value = 0, .found = false};
   State* const state = ready_state();
-  if (state != nullptr && key != 0) freeing.found = state->allocations.take(key, freeing.value);
+  if (state == nullptr || key == 0) return freeing;
+  freeing.found = kind == MemoryKind::address ? state->addresses.take(key, freeing.value)
+                                              : state->handles.take(key, freeing.value);
   return freeing;
 }
 
@@ -514,7 +527,7 @@ void end_free(const Freeing& freeing, CUresult result) {
     return;
   }
   if (result != kSuccess) {
-    state->allocations.insert(freeing.key, freeing.value);
+    track(*state, freeing.kind, freeing.key, freeing.value);
     return;
   }
   wire::DeviceCounters& counters = state->counters->devices[device_in(freeing.value)];

@@ -57,18 +57,22 @@ void primary_released(const char* function, CUdevice device);
 // The device of a green context that this process made; kUnknownDevice when unknown.
 CUdevice device_of_context(const void* context);
 
-// An allocation succeeded. `key` is nonzero and unique among what is allocated now.
-void allocated(const char* function, uint64_t key, uint64_t bytes, CUdevice device);
+enum class MemoryKind { address, handle };
+
+// An allocation succeeded; `key` is its address or its handle.
+void allocated(const char* function, MemoryKind kind, uint64_t key, uint64_t bytes,
+               CUdevice device);
 // The device of the calling thread's current context.
 CUdevice current_device();
-// Before a free: takes the allocation out of the table, so that its address may be given out again
-// by the driver at once; after it: counts, or puts it back when the driver refused.
+// Before a free: takes the allocation out of its table, because the driver may give its address out
+// again at once. After it: counts, or puts it back when the driver refused.
 struct Freeing {
+  MemoryKind kind;
   uint64_t key;
   uint64_t value;
   bool found;
 };
-Freeing begin_free(uint64_t key);
+Freeing begin_free(MemoryKind kind, uint64_t key);
 void end_free(const Freeing& freeing, CUresult result);
 
 }  // namespace corral::shim

@@ -34,14 +34,9 @@ void match(Variable* variables, size_t count, const char* entry) {
   }
 }
 
-}  // namespace
-
-void read_variables(Variable* variables, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    variables[i].set = false;
-    variables[i].cut = false;
-    variables[i].bytes = 0;
-  }
+// Calls visit(entry) for each entry of `environ`.
+template <class Visit>
+void each_entry(Visit visit) {
   const char* entries[64];
   char** const list = environ;
   if (list == nullptr) return;
@@ -50,10 +45,31 @@ void read_variables(Variable* variables, size_t count) {
     if (got == 0) return;
     for (size_t i = 0; i < got; ++i) {
       if (entries[i] == nullptr) return;
-      match(variables, count, entries[i]);
+      visit(entries[i]);
     }
     at += got;
   }
+}
+
+}  // namespace
+
+void read_variables(Variable* variables, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    variables[i].set = false;
+    variables[i].cut = false;
+    variables[i].bytes = 0;
+  }
+  each_entry([&](const char* entry) { match(variables, count, entry); });
+}
+
+uint64_t environment_mark() {
+  // setenv always makes a new string, so the addresses tell.
+  uint64_t mark = 1;
+  each_entry([&](const char* entry) {
+    mark = (mark ^ reinterpret_cast<uint64_t>(entry)) * 0x9E3779B97F4A7C15ULL;
+    mark ^= mark >> 29;
+  });
+  return mark;
 }
 
 }  // namespace corral::shim

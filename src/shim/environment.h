@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 namespace corral::shim {
 
@@ -18,5 +19,9 @@ struct Variable {
 // Looks all of them up in one walk over `environ`. getenv would crash when another thread's setenv
 // moves the list meanwhile; this does not, it may at worst miss a variable.
 void read_variables(Variable* variables, size_t count);
+
+// A number that changes when a variable is set, changed or removed. Two to three system calls,
+// where a look-up needs one for each variable there is.
+uint64_t environment_mark();
 
 }  // namespace corral::shim

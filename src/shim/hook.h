@@ -20,8 +20,17 @@ struct Hook {
   void* answer;      // what cuGetProcAddress answers for base and since; likewise
 };
 
+constexpr uintptr_t kAbsent = 1;
+
+// Looks the driver's function up, once; null when this driver has none.
+void* find_original(Hook& hook);
+
 // The driver's own function, never ours; null when this driver has none.
-void* original_of(Hook& hook);
+inline void* original_of(Hook& hook) {
+  void* const original = __atomic_load_n(&hook.original, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(reinterpret_cast<uintptr_t>(original) > kAbsent, 1)) return original;
+  return find_original(hook);
+}
 
 // The hook's wrapper when `function`, the driver's answer for `symbol`, is the function that the
 // wrapper stands for; else `function`.

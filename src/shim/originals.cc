@@ -23,8 +23,6 @@ extern corral::shim::Hook* const __stop_corral_hooks[] __attribute__((visibility
 namespace corral::shim {
 namespace {
 
-void* const kAbsent = reinterpret_cast<void*>(1);
-
 void* load(void*& place) { return __atomic_load_n(&place, __ATOMIC_ACQUIRE); }
 void store(void*& place, void* value) { __atomic_store_n(&place, value, __ATOMIC_RELEASE); }
 
@@ -65,27 +63,29 @@ void* ask_driver(const Hook& hook) {
   return nullptr;
 }
 
+void* const absent = reinterpret_cast<void*>(kAbsent);
+
 void* answer_for(Hook& hook) {
   void* answer = load(hook.answer);
   if (answer == nullptr) {
     answer = ask_driver(hook);
-    if (answer == nullptr || answer == hook.wrapper) answer = kAbsent;
+    if (answer == nullptr || answer == hook.wrapper) answer = absent;
     store(hook.answer, answer);
   }
-  return answer == kAbsent ? nullptr : answer;
+  return answer == absent ? nullptr : answer;
 }
 
 }  // namespace
 
-void* original_of(Hook& hook) {
+void* find_original(Hook& hook) {
   void* original = load(hook.original);
   if (original == nullptr) {
     original = exported_by_driver(hook.name);
     if (original == nullptr || original == hook.wrapper) original = answer_for(hook);
-    if (original == nullptr) original = kAbsent;
+    if (original == nullptr) original = absent;
     store(hook.original, original);
   }
-  return original == kAbsent ? nullptr : original;
+  return original == absent ? nullptr : original;
 }
 
 void* replacement_of(const char* symbol, void* function) {

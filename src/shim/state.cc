@@ -10,14 +10,15 @@
 #include "shim/environment.h"
 
 namespace corral::shim {
+State state_of_process;
+
 namespace {
 
-State state;  // in .bss: costs nothing until it is used, and goes when the library is unloaded
+State& state = state_of_process;
 
 // What a child of fork still knows of its parent.
 struct Inherited {
-  int pid;    // of the process that opened; looked at only when the kernel cannot empty `state`
-  int wiped;  // the kernel empties `state` in a child
+  int pid;  // of the process that opened
   trace::Writer writer_of_parent;
 };
 Inherited inherited;
@@ -49,17 +50,18 @@ bool open_in_folder() {
   return trace::open_writer(state.writer, folder, state.scratch[0]);
 }
 
-// The one thread that won opens; the others wait, but not for ever: the winner may be gone.
-State* open_state() {
-  if (!change(state.phase, kClosed, kOpening)) {
-    for (int i = 0; i < 500 && load(state.phase) == kOpening; ++i) {
-      // A signal handler that interrupted the opening thread would wait for itself.
-      if (load(state.opener_tid) == static_cast<int>(own_tid())) return nullptr;
-      pause_a_little();
-    }
-    change(state.phase, kOpening, kOff);
-    return load(state.phase) == kReady ? &state : nullptr;
+State* wait_for_opener() {
+  for (int i = 0; i < 500 && load(state.phase) == kOpening; ++i) {
+    // A signal handler that interrupted the opening thread would wait for itself.
+    if (load(state.opener_tid) == static_cast<int>(own_tid())) return nullptr;
+    pause_a_little();
   }
+  change(state.phase, kOpening, kOff);  // the opener is gone
+  const int phase = load(state.phase);
+  return phase == kReady || phase == kReadyUnlessForked ? &state : nullptr;
+}
+
+State* open_as_the_one() {
   __atomic_store_n(&state.opener_tid, static_cast<int>(own_tid()), __ATOMIC_RELEASE);
   // Our copy of a parent's descriptor: the parent's file is the parent's.
   trace::close_descriptor(inherited.writer_of_parent);
@@ -67,35 +69,38 @@ State* open_state() {
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
-  inherited.wiped = madvise(&state, sizeof state, MADV_WIPEONFORK) == 0;
+  const bool wiped = madvise(&state, sizeof state, MADV_WIPEONFORK) == 0;  // Linux 4.14
   const bool opened = open_in_folder();
   state.counters = state.writer.counters != nullptr ? state.writer.counters : &state.fallback;
+  inherited.writer_of_parent.fd = -1;
   if (opened) {
     inherited.writer_of_parent.fd = state.writer.fd;
     inherited.writer_of_parent.device = state.writer.device;
     inherited.writer_of_parent.inode = state.writer.inode;
-  } else {
-    inherited.writer_of_parent.fd = -1;
   }
-  return change(state.phase, kOpening, opened ? kReady : kOff) && opened ? &state : nullptr;
+  const int phase = !opened ? kOff : wiped ? kReady : kReadyUnlessForked;
+  return change(state.phase, kOpening, phase) && opened ? &state : nullptr;
 }
 
-// Kernels before 4.14 do not empty memory at fork: then every entry asks who we are.
-bool state_of_parent() { return !inherited.wiped && inherited.pid != own_pid(); }
+bool state_is_of_parent() { return inherited.pid != own_pid(); }
 
 }  // namespace
 
 uint32_t own_tid() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
 
-State* ready_state() {
-  const int phase = load(state.phase);
-  if (phase == kClosed) return open_state();
-  if (__builtin_expect(!inherited.wiped, 0) && state_of_parent()) {
+State* open_state() {
+  if (load(state.phase) == kReadyUnlessForked && state_is_of_parent()) {
     madvise(&state, sizeof state, MADV_DONTNEED);
-    return open_state();
   }
-  if (phase == kReady) return &state;
-  return phase == kOpening ? open_state() : nullptr;
+  switch (load(state.phase)) {
+    case kReady:
+    case kReadyUnlessForked:
+      return &state;
+    case kOff:
+      return nullptr;
+    default:
+      return change(state.phase, kClosed, kOpening) ? open_as_the_one() : wait_for_opener();
+  }
 }
 
 char* claim_scratch(State& s) {
@@ -159,7 +164,8 @@ void write_record(State& s, const trace::RecordBuilder& record) {
 // The only work at unloading, and none at loading. Events may follow: a thread that still runs
 // while the process exits finds everything in place, and the file is opened again.
 __attribute__((destructor)) static void note_exit() {
-  if (load(state.phase) != kReady || state_of_parent()) return;
+  const int phase = load(state.phase);
+  if (phase != kReady && (phase != kReadyUnlessForked || state_is_of_parent())) return;
   const int saved = errno;
   alignas(8) char buffer[512];
   trace::RecordBuilder record(buffer, sizeof buffer, wire::kExit, own_tid(),

@@ -16,7 +16,8 @@ constexpr size_t kPageBytes = 65536;
 constexpr size_t kScratchBuffers = 32;
 constexpr size_t kVisibleBytes = 1023;
 
-enum StatePhase : int { kClosed, kOpening, kReady, kOff };
+// kReadyUnlessForked: the kernel cannot empty memory at fork, so every entry asks who we are.
+enum StatePhase : int { kClosed, kOpening, kReady, kReadyUnlessForked, kOff };
 enum InitPhase : int { kNoInit, kInInit, kInitDone };
 enum DevicePhase : int { kDeviceUnknown, kDeviceWriting, kDeviceKnown };
 
@@ -39,18 +40,29 @@ struct alignas(kPageBytes) State {
   int visible_set;          // CUDA_VISIBLE_DEVICES at cuInit
   uint32_t visible_bytes;
   char visible[kVisibleBytes + 1];
+  uint64_t environment;  // mark of the environment when `visible` was last seen to hold
   trace::Writer writer;
   wire::CountersFile* counters;  // the file's, or `fallback`
   wire::CountersFile fallback;
   Device devices[wire::kMaxDevices];
-  uint64_t modules[1024];       // keys of modules whose record was written; the id is the place
-  PointerTable<1024> contexts;  // context → device and flags
+  uint64_t modules[1024];  // keys of modules whose record was written; the id is the place
+  PointerTable<1024, place_of_handle> contexts;  // context → device and flags
   alignas(4096) char scratch[kScratchBuffers][wire::kMaxRecordBytes];
-  PointerTable<1U << 19> allocations;  // address or handle → bytes and device
+  PointerTable<1U << 18, place_of_address> addresses;  // address → bytes and device
+  PointerTable<1U << 18, place_of_handle> handles;     // of cuMemCreate → the same
 };
 
+extern State state_of_process;  // in .bss: costs nothing until it is used
+
+State* open_state();
+
 // The state of this process, opened when it was not; null: nothing is recorded.
-State* ready_state();
+inline State* ready_state() {
+  if (__builtin_expect(__atomic_load_n(&state_of_process.phase, __ATOMIC_ACQUIRE) == kReady, 1)) {
+    return &state_of_process;
+  }
+  return open_state();
+}
 
 // A buffer of wire::kMaxRecordBytes; null: all were in use for too long.
 char* claim_scratch(State& state);

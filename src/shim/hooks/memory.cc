@@ -11,7 +11,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   const auto original = CORRAL_ORIGINAL(cuMemAlloc_v2);
   if (original == nullptr) return kNotFound;
   const CUresult result = original(address, bytes);
-  if (result == kSuccess) allocated("cuMemAlloc_v2", *address, bytes, current_device());
+  if (result == kSuccess) {
+    allocated("cuMemAlloc_v2", MemoryKind::address, *address, bytes, current_device());
+  }
   return result;
 }
 
@@ -19,7 +21,7 @@ CORRAL_HOOK(cuMemFree_v2, "cuMemFree", 3020);
 CUresult cuMemFree_v2(CUdeviceptr address) {
   const auto original = CORRAL_ORIGINAL(cuMemFree_v2);
   if (original == nullptr) return kNotFound;
-  const Freeing freeing = begin_free(address);
+  const Freeing freeing = begin_free(MemoryKind::address, address);
   const CUresult result = original(address);
   end_free(freeing, result);
   return result;

@@ -6,13 +6,6 @@
 
 using namespace corral::shim;
 
-namespace {
-
-// Handles share one table with addresses, which never have the highest bit.
-uint64_t key_of(CUmemGenericAllocationHandle handle) { return handle ^ (uint64_t{1} << 63); }
-
-}  // namespace
-
 CORRAL_HOOK(cuMemCreate, "cuMemCreate", 10020);
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                      const CUmemAllocationProp* properties, unsigned long long flags) {
@@ -20,7 +13,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
   if (original == nullptr) return kNotFound;
   const CUresult result = original(handle, bytes, properties, flags);
   if (result == kSuccess && properties->location.type == kLocationDevice) {
-    allocated("cuMemCreate", key_of(*handle), bytes, properties->location.id);
+    allocated("cuMemCreate", MemoryKind::handle, *handle, bytes, properties->location.id);
   }
   return result;
 }
@@ -29,7 +22,7 @@ CORRAL_HOOK(cuMemRelease, "cuMemRelease", 10020);
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const auto original = CORRAL_ORIGINAL(cuMemRelease);
   if (original == nullptr) return kNotFound;
-  const Freeing freeing = begin_free(key_of(handle));
+  const Freeing freeing = begin_free(MemoryKind::handle, handle);
   const CUresult result = original(handle);
   end_free(freeing, result);
   return result;
