@@ -141,7 +141,7 @@ bool list_from_nvml(const Nvml& nvml, std::vector<host::DriverGpu> known, Invent
 
   const bool all_placed = std::ranges::all_of(counted, &Counted::placed);
   if (all_placed)
-    std::ranges::stable_sort(counted, {}, [](const Counted& one) { return one.gpu.pci; });
+    std::ranges::sort(counted, {}, [](const Counted& one) { return one.gpu.pci; });
   else
     inventory.notes.push_back(
         "NVML gives no address of a GPU that it counts: kept in NVML's order");

@@ -60,6 +60,7 @@ class FakeNvml {
   std::map<std::string, int> calls;
   std::atomic<bool> hang = false;  // calls do not return while this is set
   std::atomic<int> hanging = 0;
+  std::atomic<bool> shut_down = false;  // nothing of this is touched afterwards
 
   std::shared_ptr<const gpu::Nvml> open() {
     auto nvml = gpu::Nvml::with(lookup());
@@ -151,7 +152,11 @@ inline const std::map<std::string, void*>& FakeNvml::table() {
   static const std::map<std::string, void*> functions = {
     CORRAL_FAKE(nvmlInit_v2, (), kNoGpu, ),
     CORRAL_FAKE(nvmlInit, (), kNoGpu, ),
-    CORRAL_FAKE(nvmlShutdown, (), kNoGpu, ),
+    {"nvmlShutdown", reinterpret_cast<void*>(static_cast<int (*)()>([] {
+       fault("nvmlShutdown");
+       current_->shut_down = true;
+       return 0;
+     }))},
     CORRAL_FAKE(nvmlSystemGetDriverVersion, (char* text, unsigned bytes), kNoGpu,
                 return put("580.159.04", text, bytes)),
     CORRAL_FAKE(nvmlDeviceGetCount_v2, (unsigned* count), kNoGpu,

@@ -18,6 +18,8 @@
 namespace corral::host {
 namespace {
 
+using namespace std::string_literals;
+
 const Root kLive;
 
 // A stat line whose name and start time are given.
@@ -142,9 +144,8 @@ TEST(process, one_that_is_ending_has_unknown_maps_and_variables) {
 
 TEST(process, environment_is_read_by_the_whole_name) {
   const tests::MadeHost host;
-  host.write(
-      "/proc/42/environ",
-      std::string("XCUDA_VISIBLE_DEVICES=9\0CUDA_VISIBLE=8\0CUDA_VISIBLE_DEVICES=\0A=b=c\0", 70));
+  host.write("/proc/42/environ",
+             "XCUDA_VISIBLE_DEVICES=9\0CUDA_VISIBLE=8\0CUDA_VISIBLE_DEVICES=\0A=b=c\0"s);
   EXPECT_EQ(environment_variable(host.root(), 42, "CUDA_VISIBLE_DEVICES").value(), "");
   EXPECT_EQ(environment_variable(host.root(), 42, "A").value(), "b=c");
   EXPECT_EQ(environment_variable(host.root(), 42, "CUDA_VISIBLE_DEVICE").value(), std::nullopt);
@@ -152,7 +153,7 @@ TEST(process, environment_is_read_by_the_whole_name) {
 
 TEST(process, description_is_safe_for_a_terminal_and_of_bounded_length) {
   const tests::MadeHost host;
-  host.write("/proc/42/cmdline", std::string("python3\0a b.py\0\033[2J\0", 20));
+  host.write("/proc/42/cmdline", "python3\0a b.py\0\033[2J\0"s);
   EXPECT_EQ(describe_process(host.root(), 42).value(), "python3 'a b.py' '\\x1b[2J'");
   host.write("/proc/43/cmdline", std::string(200000, 'x'));
   EXPECT_LE(describe_process(host.root(), 43, 50)->size(), 50U);
