@@ -71,7 +71,10 @@ class Search {
  private:
   void list(const Folder& folder) {
     std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.path.c_str()), ::closedir);
-    if (!dir) return;  // what we may not enter, the job may not either
+    if (!dir) {
+      complete_ = false;
+      return;
+    }
     struct stat own{};
     // Mounts are searched by themselves.
     if (::fstat(::dirfd(dir.get()), &own) != 0 || own.st_dev != folder.device) return;
@@ -83,17 +86,19 @@ class Search {
       const std::string_view name = entry->d_name;
       if (name == "." || name == "..") continue;
       const std::string path = (folder.path == "/" ? "" : folder.path) + "/" + entry->d_name;
-      if (entry->d_type == DT_DIR) {
-        if (folder.depth == bounds_.depth)
-          complete_ = false;
-        else
-          later({.path = path, .device = folder.device, .depth = folder.depth + 1}, name);
-      } else if (entry->d_type == DT_CHR || entry->d_type == DT_BLK ||
-                 entry->d_type == DT_UNKNOWN) {
+      bool is_folder = entry->d_type == DT_DIR;
+      if (entry->d_type == DT_CHR || entry->d_type == DT_BLK || entry->d_type == DT_UNKNOWN) {
         struct stat status{};
-        if (::fstatat(::dirfd(dir.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0)
-          note(path, status);
+        if (::fstatat(::dirfd(dir.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+          continue;
+        is_folder = S_ISDIR(status.st_mode);
+        note(path, status);
       }
+      if (!is_folder) continue;
+      if (folder.depth == bounds_.depth)
+        complete_ = false;
+      else
+        later({.path = path, .device = folder.device, .depth = folder.depth + 1}, name);
     }
   }
 

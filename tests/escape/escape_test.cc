@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way out against every method: each cell of the table, on the kernel that runs this.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "isolate/facts.h"
+#include "isolate/landlock.h"
+#include "isolate/plan.h"
+#include "table.h"
+
+namespace corral::escape {
+namespace {
+
+char letter(const Ended& ended) {
+  if (!ended.status) return 'x';
+  switch (*ended.status) {
+    case 0:
+      return 'o';
+    case 1:
+      return 'r';
+    case 77:
+      return '-';
+    default:
+      return '?';
+  }
+}
+
+Ended attempt(const Ground& ground, const Column& column, const Row& row) {
+  return run(ground, column, row.setup,
+             {ground.folder() + "/escape", row.way, path_for(ground, row.setup)});
+}
+
+// A feature that this machine lacks is a skip, unless CORRAL_MUST_WORK names it.
+bool must_work(std::string_view feature) {
+  const char* list = std::getenv("CORRAL_MUST_WORK");
+  if (list == nullptr) return false;
+  for (const std::string_view name : split(list, ','))
+    if (name == feature) return true;
+  return false;
+}
+
+struct Missing {
+  std::string feature;  // empty: nothing is missing
+  std::string why;
+};
+
+Missing missing(const Column& column) {
+  if (::geteuid() != 0) return {"root", "the attempts are set up by root"};
+  if ((column.landlock || column.tight) && isolate::landlock_abi() == 0)
+    return {"landlock", "this kernel has no Landlock"};
+  isolate::Request request;
+  request.refuse_paths = {"/dev/null"};
+  const auto host = isolate::read_host_facts(request);
+  if (!host) return {"root", host.error().what};
+  if (column.cgroup2 && !host->cgroup2_trouble.empty()) return {"cgroup2", host->cgroup2_trouble};
+  if (column.cgroup1 && !host->cgroup1_devices)
+    return {"cgroup1", "the v1 devices controller is not mounted"};
+  return {};
+}
+
+// Both letters, so that a failure names the cell and what was found in it.
+std::string told(const Row& row, const Column& column, char what) {
+  return std::string(row.name) + " (" + row.meaning + "), " + column.name + ", " + column.person +
+         ": " + what;
+}
+
+class Escape : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Escape, every_way_ends_as_the_table_says) {
+  const Column& column = columns()[GetParam()];
+  if (const Missing lack = missing(column); !lack.feature.empty()) {
+    ASSERT_FALSE(must_work(lack.feature)) << lack.why;
+    GTEST_SKIP() << lack.why;
+  }
+  const Ground ground;
+  ASSERT_EQ(ground.trouble(), "");
+  const std::vector<std::string> groups_before = abandoned_groups();
+  for (const Row& row : rows()) {
+    const Ended ended = attempt(ground, column, row);
+    EXPECT_TRUE(ended.left.empty()) << row.name << ": processes were left in the cgroup";
+    // A way that this kernel or machine does not have is no finding.
+    if (letter(ended) == '-') continue;
+    EXPECT_EQ(told(row, column, letter(ended)), told(row, column, expected(row, GetParam())))
+        << ended.message;
+  }
+  EXPECT_EQ(abandoned_groups(), groups_before) << "cgroups were left";
+}
+
+INSTANTIATE_TEST_SUITE_P(all, Escape, testing::Range(std::size_t{0}, columns().size()),
+                         [](const auto& parameter) {
+                           std::string name = columns()[parameter.param].name + " as " +
+                                              columns()[parameter.param].person;
+                           for (char& c : name)
+                             if (c == ' ') c = '_';
+                           return name;
+                         });
+
+TEST(table, tight_refuses_everything_inside_the_promise) {
+  for (const Row& row : rows())
+    for (std::size_t i = 0; i < columns().size(); ++i)
+      if (columns()[i].tight && expected(row, i) == 'o') {
+        EXPECT_TRUE(std::string_view(row.meaning).find("outside the promise") !=
+                    std::string_view::npos)
+            << row.name << ", " << columns()[i].person;
+      }
+}
+
+TEST(table, every_way_is_seen_to_work_without_confinement) {
+  std::size_t working = 0;
+  for (const Row& row : rows())
+    if (expected(row, 0) == 'o') ++working;
+  EXPECT_GE(working, 60U);
+}
+
+TEST(table, documentation_is_the_table_of_the_test) {
+  const auto text = read_file(ESCAPE_DOCS);
+  ASSERT_TRUE(text) << text.error().what;
+  EXPECT_NE(text->find(markdown()), std::string::npos)
+      << "put the output of `escape_test --markdown` into docs/isolation.md";
+}
+
+}  // namespace
+
+// Prints what happens instead of comparing it: to fill in a new row.
+void discover() {
+  const Ground ground;
+  if (!ground.trouble().empty()) std::printf("%s\n", ground.trouble().c_str());
+  for (const Row& row : rows()) {
+    std::string found;
+    std::string why;
+    for (std::size_t i = 0; i < columns().size(); ++i) {
+      if (i == 5) found += ' ';
+      const Ended ended = attempt(ground, columns()[i], row);
+      found += letter(ended);
+      if (letter(ended) == 'x' || letter(ended) == '?') why += "   " + ended.message;
+    }
+    std::printf("%-24s %s%s\n", row.name, found.c_str(), why.c_str());
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace corral::escape
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--discover") == 0) return corral::escape::discover(), 0;
+  if (argc == 2 && std::strcmp(argv[1], "--markdown") == 0) {
+    std::fputs(corral::escape::markdown().c_str(), stdout);
+    return 0;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table.h"
+
+namespace corral::escape {
+namespace {
+
+constexpr std::size_t kRootColumns = 5;
+
+constexpr Row kRows[] = {
+    {"open_any", "open_any", Setup::none, "orrrr orrrrr", "open by its name: read, write, mode 3"},
+    {"open_read", "open_read", Setup::none, "orrrr orrrrr", "open(2) for reading"},
+    {"open_write", "open_write", Setup::none, "orrrr orrrrr", "open(2) for writing"},
+    {"open_mode3", "open_mode3", Setup::none, "orrrr orrrrr", "open(2) in access mode 3"},
+    {"openat_mode3", "openat_mode3", Setup::none, "orrrr orrrrr", "openat(2) in mode 3"},
+    {"open_high_word", "open_high_word", Setup::none, "orrrr orrrrr",
+     "mode 3 with bits above the 32 that the kernel reads"},
+    {"openat2_read", "openat2_read", Setup::none, "orrrr orrrrr", "openat2(2) for reading"},
+    {"openat2_mode3", "openat2_mode3", Setup::none, "orrrr orrrrr", "openat2(2) in mode 3"},
+    {"io_uring_read", "io_uring_read", Setup::none, "orrrr orrrrr",
+     "an io_uring request, for reading"},
+    {"io_uring_mode3", "io_uring_mode3", Setup::none, "orrrr orrrrr",
+     "an io_uring request, mode 3"},
+    {"int80_mode3", "int80_mode3", Setup::none, "orrrr orrrrr",
+     "the 32-bit entry from a 64-bit program"},
+    {"x32_mode3", "x32_mode3", Setup::none, "----- ------", "an x32 system call"},
+    {"program_32_read", "program_32_read", Setup::none, "orrrr orrrrr",
+     "a 32-bit program, for reading"},
+    {"program_32_mode3", "program_32_mode3", Setup::none, "orrrr orrrrr",
+     "a 32-bit program, mode 3"},
+    {"program_static", "program_static", Setup::none, "orrrr orrrrr", "a static program"},
+    {"env_reset", "env_reset", Setup::none, "orrrr orrrrr",
+     "a program started with an empty environment"},
+    {"opath_reopen", "opath_reopen", Setup::none, "orrrr orrrrr", "O_PATH, then /proc/self/fd"},
+    {"opath_reopen_mode3", "opath_reopen_mode3", Setup::none, "orrrr orrrrr", "the same in mode 3"},
+    {"symlink", "symlink", Setup::none, "orrrr orrrrr", "a symbolic link in /tmp"},
+    {"dot_dot", "dot_dot", Setup::none, "orrrr orrrrr", "a path through /proc/self/cwd and .."},
+    {"race_symlink", "race_symlink", Setup::none, "orrrr orrrrr",
+     "a symbolic link exchanged all the time"},
+    {"hard_link", "hard_link", Setup::none, "orrrr rrrrrr", "a hard link beside the node"},
+    {"rename_node", "rename_node", Setup::none, "orrrr rrrrrr", "the node renamed"},
+    {"rename_across", "rename_across", Setup::none, "rrrrr rrrrrr",
+     "the node moved to another file system"},
+    {"mknod_tmp", "mknod_tmp", Setup::none, "orrrr rrrrrr", "a new node in /tmp"},
+    {"mknod_shm", "mknod_shm", Setup::none, "orrrr rrrrrr", "a new node in /dev/shm"},
+    {"mknod_dev", "mknod_dev", Setup::none, "orrrr rrrrrr", "a new node in /dev"},
+    {"make_again", "make_again", Setup::none, "orrrr rrrrrr", "the node removed and made again"},
+    {"handle_read", "handle_read", Setup::none, "orrrr rrrrrr", "open_by_handle_at(2) for reading"},
+    {"handle_mode3", "handle_mode3", Setup::none, "orrrr rrrrrr", "open_by_handle_at(2) in mode 3"},
+    {"mount_bind", "mount_bind", Setup::none, "orrrr rrrrrr", "/dev bound to /tmp"},
+    {"userns_bind", "userns_bind", Setup::none, "orrrr orrrrr", "the same in a user namespace"},
+    {"userns_open", "userns_open", Setup::none, "orrrr orrrrr", "open in a user namespace"},
+    {"mount_devtmpfs", "mount_devtmpfs", Setup::none, "orrrr rrrrrr", "a fresh devtmpfs"},
+    {"mount_move", "mount_move", Setup::none, "orrrr rrrrrr", "/dev moved"},
+    {"detached_clone", "detached_clone", Setup::none, "orrrr rrrrrr", "a detached clone of /dev"},
+    {"detached_devtmpfs", "detached_devtmpfs", Setup::none, "orrrr rrrrrr",
+     "a detached fresh devtmpfs"},
+    {"chroot_dev", "chroot_dev", Setup::none, "orrrr rrrrrr", "chroot(2) into /dev"},
+    {"proc_self_root", "proc_self_root", Setup::none, "orrrr orrrrr", "/proc/self/root"},
+    {"outside_root", "outside_root", Setup::none, "orrrr rrrrrr",
+     "/proc/PID/root of a process outside"},
+    {"setns_outside", "setns_outside", Setup::none, "orrrr rrrrrr",
+     "the mount namespace of a process outside"},
+    {"cg2_leave", "cg2_leave", Setup::none, "ororr rrrrrr", "a write to cgroup.procs above (v2)"},
+    {"cg1_leave", "cg1_leave", Setup::none, "orror rrrrrr", "the same (v1)"},
+    {"leave_then_mknod", "leave_then_mknod", Setup::none, "oroor rrrrrr",
+     "leave, then make a node"},
+    {"userns_then_leave", "userns_then_leave", Setup::none, "oroor rrrrrr",
+     "a user namespace, then leave"},
+    {"cgroupns_then_leave", "cgroupns_then_leave", Setup::none, "oroor rrrrrr",
+     "a cgroup namespace, then leave"},
+    {"cg2_newmount", "cg2_newmount", Setup::none, "ororr rrrrrr",
+     "a new cgroup2 mount, then leave"},
+    {"cg1_newmount", "cg1_newmount", Setup::none, "orror rrrrrr", "a new v1 mount, then leave"},
+    {"cg2_fsmount", "cg2_fsmount", Setup::none, "ororr rrrrrr",
+     "a detached cgroup2 mount, then leave"},
+    {"cg2_clone_into", "cg2_clone_into", Setup::none, "ororr rrrrrr",
+     "clone3(2) into the group above"},
+    {"cg2_bpf_detach", "cg2_bpf_detach", Setup::none, "ororr rrrrrr",
+     "take the device program off"},
+    {"cg2_child", "cg2_child", Setup::none, "orrrr rrrrrr", "a group below"},
+    {"cg1_allow", "cg1_allow", Setup::none, "orror rrrrrr", "devices.allow"},
+    {"ptrace_helper", "ptrace_helper", Setup::helper, "orrrr orrrrr",
+     "trace a process of the same user outside"},
+    {"ptrace_parent", "ptrace_parent", Setup::none, "orrrr rrrrrr", "trace corral itself"},
+    {"vm_writev", "vm_writev", Setup::helper, "orrrr orrrrr", "write to its memory"},
+    {"proc_mem", "proc_mem", Setup::helper, "orrrr orrrrr", "/proc/PID/mem"},
+    {"pidfd_getfd", "pidfd_getfd", Setup::helper, "orrrr orrrrr", "take its descriptor"},
+    {"proc_pid_fd", "proc_pid_fd", Setup::helper, "orrrr orrrrr", "/proc/PID/fd"},
+    {"proc_pid_root", "proc_pid_root", Setup::helper, "orrrr orrrrr", "/proc/PID/root"},
+    {"inherit_fd", "inherit_fd", Setup::inherit_fd, "orrrr orrrrr", "the node, inherited open"},
+    {"inherit_stdin", "inherit_stdin", Setup::inherit_stdin, "orrrr orrrrr",
+     "the node as standard input"},
+    {"inherit_opath", "inherit_opath", Setup::inherit_opath, "orrrr orrrrr",
+     "an O_PATH descriptor of the node, inherited"},
+    {"inherit_dirfd", "inherit_dirfd", Setup::inherit_folder, "orrrr orrrrr",
+     "/dev, inherited open"},
+    {"inherit_cwd", "inherit_cwd", Setup::inherit_cwd, "orrrr orrrrr", "/dev as working folder"},
+    {"inherit_ring", "inherit_ring", Setup::inherit_ring, "orrrr orrrrr", "an io_uring, inherited"},
+    {"inherit_pidfd", "inherit_pidfd", Setup::inherit_pidfd, "orrrr orrrrr",
+     "a pidfd of a process outside, inherited"},
+    {"inherit_cgprocs", "inherit_cgprocs", Setup::inherit_procs, "orrrr orrrrr",
+     "cgroup.procs, inherited open"},
+    {"inherit_mntns", "inherit_mntns", Setup::inherit_mount_namespace, "orrrr rrrrrr",
+     "a mount namespace, inherited"},
+    {"scm_rights", "scm_rights", Setup::socket, "ooooo oooooo",
+     "**a descriptor sent through a socket: outside the promise**"},
+    {"setuid_program", "setuid_program", Setup::none, "oroor oroorr",
+     "**a setuid program of root's that leaves for us: outside the promise where no_new_privs is "
+     "not set**"},
+    {"daemon", "daemon", Setup::none, "orrrr orrrrr", "a daemon of its own session"},
+    {"made_again_outside", "made_again_outside", Setup::made_again, "orrrr orrrrr",
+     "the node removed and made again outside"},
+    {"become_root", "become_root", Setup::none, "orrrr rrrrrr", "setresuid(2) to root"},
+    {"alias_bind", "open_any", Setup::alias_bind, "orrrr orrrrr", "/dev mounted a second time"},
+    {"alias_node", "open_any", Setup::alias_node, "orrrr orrrrr", "a second node of the number"},
+    {"alias_in_tmp", "open_any", Setup::alias_in_tmp, "oorrr oorrxr", "a second node below /tmp"},
+};
+
+}  // namespace
+
+std::span<const Row> rows() { return kRows; }
+
+const std::vector<Column>& columns() {
+  static const std::vector<Column> all = {
+      {.name = "none", .person = "root"},
+      {.name = "Landlock", .person = "root", .landlock = true},
+      {.name = "cgroup v2", .person = "root", .cgroup2 = true},
+      {.name = "cgroup v1", .person = "root", .cgroup1 = true},
+      {.name = "tight", .person = "root", .tight = true},
+      {.name = "none", .person = "user", .user = true},
+      {.name = "Landlock", .person = "user", .landlock = true, .user = true, .by_user = true},
+      {.name = "cgroup v2", .person = "user of root", .cgroup2 = true, .user = true},
+      {.name = "cgroup v1", .person = "user of root", .cgroup1 = true, .user = true},
+      {.name = "tight", .person = "user", .tight = true, .user = true, .by_user = true},
+      {.name = "tight", .person = "user of root", .tight = true, .user = true},
+  };
+  return all;
+}
+
+namespace {
+
+std::string cell(const Row& row, std::size_t column) {
+  // What fails without any confinement proves nothing about one.
+  const std::size_t unconfined = column < kRootColumns ? 0 : kRootColumns;
+  if (expected(row, unconfined) != 'o') return "·";
+  switch (expected(row, column)) {
+    case 'o':
+      return "**open**";
+    case 'x':
+      return "no start";
+    case '-':
+      return "·";
+    default:
+      return "refused";
+  }
+}
+
+}  // namespace
+
+char expected(const Row& row, std::size_t column) {
+  return row.expected[column < kRootColumns ? column : column + 1];
+}
+
+std::string markdown() {
+  std::string head = "| way | what it is |";
+  std::string line = "| --- | --- |";
+  for (const Column& column : columns()) {
+    head += " " + column.name + ", " + column.person + " |";
+    line += " --- |";
+  }
+  std::string text = head + "\n" + line + "\n";
+  for (const Row& row : rows()) {
+    text += std::string("| `") + row.name + "` | " + row.meaning + " |";
+    for (std::size_t i = 0; i < columns().size(); ++i) text += " " + cell(row, i) + " |";
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace corral::escape
