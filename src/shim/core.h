@@ -33,6 +33,14 @@ void end_init(CUresult result);
 // A call that makes a context has returned. `flags` are wire::kContext….
 void context_made(const char* function, CUdevice device, const void* context, CUresult result,
                   uint32_t flags);
+// Makes a context by `call` and records it.
+template <class Call>
+CUresult make_context(const char* function, CUcontext* context, CUdevice device, Call call) {
+  const CUresult result = call();
+  context_made(function, device, result == kSuccess ? *context : nullptr, result, 0);
+  return result;
+}
+
 // Before a call that ends a context, and after it when it succeeded or failed.
 struct EndingContext {
   uint64_t context;

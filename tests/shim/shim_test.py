@@ -325,8 +325,12 @@ class Life(ShimTest):
         self.assertIsNone(trace["damage"])
         self.assertTrue(any(c["result"] != 0 for c in trace["contexts"]))
 
-    def test_unloading_leaves_no_descriptor(self):
+    def test_unloading_leaves_no_descriptor_and_begins_a_new_file(self):
+        # The simulated driver refuses to be unloaded, and so does what depends on it.
+        self.make_library_folder(HERE / "libold_driver.so")
         self.client("reload", "5")
+        traces = self.dump()
+        self.assertEqual([(len(made(t)), t["exited"]) for t in traces], [(1, True)] * 5)
 
     def test_dlerror_is_left_alone(self):
         self.client("dlerror")

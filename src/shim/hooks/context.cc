@@ -8,14 +8,6 @@ using namespace corral::shim;
 
 namespace {
 
-// `call` makes the context through the driver.
-template <class Call>
-CUresult create(const char* function, CUcontext* context, CUdevice device, Call call) {
-  const CUresult result = call();
-  context_made(function, device, result == kSuccess ? *context : nullptr, result, 0);
-  return result;
-}
-
 template <class Original>
 CUresult end(const char* function, Original original, CUcontext context) {
   if (original == nullptr) return kNotFound;
@@ -31,15 +23,16 @@ CORRAL_HOOK(cuCtxCreate, "cuCtxCreate", 2000);
 CUresult cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
   const auto original = CORRAL_ORIGINAL(cuCtxCreate);
   if (original == nullptr) return kNotFound;
-  return create("cuCtxCreate", context, device, [&] { return original(context, flags, device); });
+  return make_context("cuCtxCreate", context, device,
+                      [&] { return original(context, flags, device); });
 }
 
 CORRAL_HOOK(cuCtxCreate_v2, "cuCtxCreate", 3020);
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   const auto original = CORRAL_ORIGINAL(cuCtxCreate_v2);
   if (original == nullptr) return kNotFound;
-  return create("cuCtxCreate_v2", context, device,
-                [&] { return original(context, flags, device); });
+  return make_context("cuCtxCreate_v2", context, device,
+                      [&] { return original(context, flags, device); });
 }
 
 CORRAL_HOOK(cuCtxCreate_v3, "cuCtxCreate", 11040);
@@ -47,16 +40,16 @@ CUresult cuCtxCreate_v3(CUcontext* context, void* affinity, int count, unsigned 
                         CUdevice device) {
   const auto original = CORRAL_ORIGINAL(cuCtxCreate_v3);
   if (original == nullptr) return kNotFound;
-  return create("cuCtxCreate_v3", context, device,
-                [&] { return original(context, affinity, count, flags, device); });
+  return make_context("cuCtxCreate_v3", context, device,
+                      [&] { return original(context, affinity, count, flags, device); });
 }
 
 CORRAL_HOOK(cuCtxCreate_v4, "cuCtxCreate", 12050);
 CUresult cuCtxCreate_v4(CUcontext* context, void* parameters, unsigned flags, CUdevice device) {
   const auto original = CORRAL_ORIGINAL(cuCtxCreate_v4);
   if (original == nullptr) return kNotFound;
-  return create("cuCtxCreate_v4", context, device,
-                [&] { return original(context, parameters, flags, device); });
+  return make_context("cuCtxCreate_v4", context, device,
+                      [&] { return original(context, parameters, flags, device); });
 }
 
 CORRAL_HOOK(cuCtxDestroy, "cuCtxDestroy", 2000);

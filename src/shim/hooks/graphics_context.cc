@@ -5,30 +5,20 @@
 
 using namespace corral::shim;
 
-namespace {
-
-template <class Call>
-CUresult create(const char* function, CUcontext* context, CUdevice device, Call call) {
-  const CUresult result = call();
-  context_made(function, device, result == kSuccess ? *context : nullptr, result, 0);
-  return result;
-}
-
-}  // namespace
-
 CORRAL_HOOK(cuGLCtxCreate, "cuGLCtxCreate", 2000);
 CUresult cuGLCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
   const auto original = CORRAL_ORIGINAL(cuGLCtxCreate);
   if (original == nullptr) return kNotFound;
-  return create("cuGLCtxCreate", context, device, [&] { return original(context, flags, device); });
+  return make_context("cuGLCtxCreate", context, device,
+                      [&] { return original(context, flags, device); });
 }
 
 CORRAL_HOOK(cuGLCtxCreate_v2, "cuGLCtxCreate", 3020);
 CUresult cuGLCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   const auto original = CORRAL_ORIGINAL(cuGLCtxCreate_v2);
   if (original == nullptr) return kNotFound;
-  return create("cuGLCtxCreate_v2", context, device,
-                [&] { return original(context, flags, device); });
+  return make_context("cuGLCtxCreate_v2", context, device,
+                      [&] { return original(context, flags, device); });
 }
 
 CORRAL_HOOK(cuVDPAUCtxCreate, "cuVDPAUCtxCreate", 3010);
@@ -36,8 +26,9 @@ CUresult cuVDPAUCtxCreate(CUcontext* context, unsigned flags, CUdevice device, u
                           void* vdp_proc_address) {
   const auto original = CORRAL_ORIGINAL(cuVDPAUCtxCreate);
   if (original == nullptr) return kNotFound;
-  return create("cuVDPAUCtxCreate", context, device,
-                [&] { return original(context, flags, device, vdp_device, vdp_proc_address); });
+  return make_context("cuVDPAUCtxCreate", context, device, [&] {
+    return original(context, flags, device, vdp_device, vdp_proc_address);
+  });
 }
 
 CORRAL_HOOK(cuVDPAUCtxCreate_v2, "cuVDPAUCtxCreate", 3020);
@@ -45,6 +36,7 @@ CUresult cuVDPAUCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device
                              uint32_t vdp_device, void* vdp_proc_address) {
   const auto original = CORRAL_ORIGINAL(cuVDPAUCtxCreate_v2);
   if (original == nullptr) return kNotFound;
-  return create("cuVDPAUCtxCreate_v2", context, device,
-                [&] { return original(context, flags, device, vdp_device, vdp_proc_address); });
+  return make_context("cuVDPAUCtxCreate_v2", context, device, [&] {
+    return original(context, flags, device, vdp_device, vdp_proc_address);
+  });
 }

@@ -39,11 +39,7 @@ typedef struct {
     }                                                         \
   } while (0)
 
-static void* symbol(void* library, const char* name) {
-  void* const address = dlsym(library, name);
-  if (address == NULL) fprintf(stderr, "no %s\n", name);
-  return address;
-}
+static void* symbol(void* library, const char* name) { return dlsym(library, name); }
 
 static Driver open_driver(const char* name, int flags) {
   Driver driver;
@@ -331,6 +327,8 @@ static int primary(void) {
   Context context;
   CHECK(driver.init(0) == 0);
   for (int i = 0; i < 3; ++i) CHECK(driver.retain(&context, 1) == 0);
+  CHECK(driver.release(1) == 0);
+  CHECK(driver.retain(&context, 1) == 0);
   for (int i = 0; i < 3; ++i) CHECK(driver.release(1) == 0);
   CHECK(driver.retain(&context, 1) == 0);
   return 0;
