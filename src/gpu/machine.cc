@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/signals.h"
 #include "gpu/inventory.h"
 
 namespace corral::gpu {
@@ -20,6 +21,7 @@ Machine find_machine() {
 OpenedMachine open_machine() {
   OpenedMachine out;
   out.machine = find_machine();
+  const SignalsBlocked blocked;
   auto nvml = Nvml::open();
   if (nvml) out.nvml = *nvml;
   out.inventory = read_inventory(out.machine.hardware, out.nvml.get());

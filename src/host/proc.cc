@@ -64,6 +64,25 @@ Result<std::multimap<pid_t, pid_t>> family(const Root& root) {
   return out;
 }
 
+// The kernel's own list (CONFIG_PROC_CHILDREN): a few small files instead of every process of the
+// host. It may miss a child while a sibling ends. nullopt: this kernel, or this captured host, has
+// none, or the process is gone.
+std::optional<std::vector<pid_t>> listed_children(const Root& root, pid_t pid) {
+  const std::string tasks = root.path("/proc/" + std::to_string(pid) + "/task");
+  const auto threads = list_folder(tasks);
+  if (!threads) return std::nullopt;
+  std::vector<pid_t> out;
+  for (const std::string& thread : *threads) {
+    const auto text = read_file(tasks + "/" + thread + "/children");
+    if (!text && thread == std::to_string(pid)) return std::nullopt;
+    if (!text) continue;  // the thread has ended
+    for (const std::string_view word : split(*text, ' '))
+      if (const auto child = parse_number<pid_t>(trim(word))) out.push_back(*child);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
 }  // namespace
 
 Result<ProcessStat> parse_stat(std::string_view text) {
@@ -223,6 +242,7 @@ Result<std::vector<pid_t>> list_pids(const Root& root) {
 }
 
 Result<std::vector<pid_t>> children(const Root& root, pid_t pid) {
+  if (auto listed = listed_children(root, pid)) return *std::move(listed);
   CORRAL_TRY(const auto tree, family(root));
   const auto [begin, end] = tree.equal_range(pid);
   std::vector<pid_t> out;
@@ -232,18 +252,29 @@ Result<std::vector<pid_t>> children(const Root& root, pid_t pid) {
 }
 
 Result<std::vector<pid_t>> descendants(const Root& root, pid_t pid) {
-  CORRAL_TRY(const auto tree, family(root));
+  std::multimap<pid_t, pid_t> tree;
+  const bool listed = listed_children(root, pid).has_value();
+  if (!listed) {
+    CORRAL_TRY(tree, family(root));
+  }
+  const auto children_of = [&](pid_t parent) {
+    if (listed) return listed_children(root, parent).value_or(std::vector<pid_t>{});
+    std::vector<pid_t> out;
+    const auto [begin, end] = tree.equal_range(parent);
+    for (auto it = begin; it != end; ++it) out.push_back(it->second);
+    return out;
+  };
   std::vector<pid_t> out;
   // Not recursive, and every pid once: pids read at different moments can form a ring.
   std::unordered_set<pid_t> seen = {pid};
   std::vector<pid_t> open = {pid};
   while (!open.empty()) {
-    const auto [begin, end] = tree.equal_range(open.back());
+    const pid_t parent = open.back();
     open.pop_back();
-    for (auto it = begin; it != end; ++it) {
-      if (!seen.insert(it->second).second) continue;
-      out.push_back(it->second);
-      open.push_back(it->second);
+    for (const pid_t child : children_of(parent)) {
+      if (!seen.insert(child).second) continue;
+      out.push_back(child);
+      open.push_back(child);
     }
   }
   std::ranges::sort(out);

@@ -78,13 +78,16 @@ Result<Canary> Canary::start() {
   return Canary(pid, std::move(ours));
 }
 
-Canary::~Canary() {
-  if (!line_) return;  // moved from
+Canary::~Canary() { stop(); }
+
+void Canary::stop() {
+  if (!line_) return;  // stopped, or moved from
   line_.close();
   ::waitpid(pid_, nullptr, 0);
 }
 
 bool Canary::also_received(int signal) {
+  if (!line_) return false;
   bool received = pending(pid_, signal);
   for (int i = 0; i < kTries && !received; ++i) {
     ::usleep(kPauseUs);

@@ -30,6 +30,9 @@ class Canary {
   // scheduler signals its processes one after the other.
   bool also_received(int signal);
 
+  // Ends and reaps it; from then on nothing was also received.
+  void stop();
+
   pid_t pid() const { return pid_; }
 
  private:

@@ -128,6 +128,15 @@ void stop_by(int signal) {
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Reaps what has ended; false when no child is left.
+bool has_children() {
+  for (;;) {
+    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
+    if (pid == 0) return true;
+    if (pid < 0) return errno != ECHILD;
+  }
+}
+
 class Supervisor {
  public:
   Supervisor(pid_t job, const SignalDesk& signals, Canary& canary)
@@ -136,10 +145,10 @@ class Supervisor {
   // Waits up to `timeout_ms` for signals and handles them all.
   void handle_signals(int timeout_ms) {
     pollfd watched{.fd = signals_.fd(), .events = POLLIN, .revents = 0};
-    if (::poll(&watched, 1, timeout_ms) <= 0) return;
+    ::poll(&watched, 1, timeout_ms);
     signalfd_siginfo info{};
     while (::read(signals_.fd(), &info, sizeof info) == sizeof info) handle(info);
-    reap();
+    reap();  // always: whatever else happens to SIGCHLD, an ended job is seen within a second
     // The shell must see a stopped job. One that was stopped by its own pid (kill -STOP) is not the
     // shell's affair: whoever continues it would not continue us.
     if (stop_asked_ && stopped_by_ != 0) {
@@ -150,7 +159,9 @@ class Supervisor {
   }
 
   bool ended() const { return ended_; }
+  // Whether a signal that asks for the end came since expect_end().
   bool asked_to_end() const { return asked_to_end_; }
+  void expect_end() { asked_to_end_ = false; }
   int wait_status() const { return wait_status_; }
 
  private:
@@ -268,19 +279,18 @@ JobEnd supervise(pid_t job, const SignalDesk& signals, Canary& canary, double gr
     supervisor.handle_signals(static_cast<int>(wait_ms));
     tick();
   }
-  JobEnd end{.wait_status = supervisor.wait_status(),
-             .grace_used_s = 0,
-             .orphans = job_processes(canary.pid())};
+  // Orphans become our children. Without the canary, having no child is having no process of the
+  // job.
+  canary.stop();
+  JobEnd end{.wait_status = supervisor.wait_status(), .grace_used_s = 0, .orphans = {}};
   const std::int64_t ended = monotonic_ns();
-  const bool interrupted_before = supervisor.asked_to_end();
-  const auto waited_s = [&] { return static_cast<double>(monotonic_ns() - ended) / 1e9; };
-  while (!end.orphans.empty() && waited_s() < grace_s &&
-         supervisor.asked_to_end() == interrupted_before) {
+  supervisor.expect_end();
+  while (has_children() && end.grace_used_s < grace_s && !supervisor.asked_to_end()) {
     supervisor.handle_signals(kGracePollMs);
     tick();
-    end.orphans = job_processes(canary.pid());
-    end.grace_used_s = waited_s();
+    end.grace_used_s = static_cast<double>(monotonic_ns() - ended) / 1e9;
   }
+  if (has_children()) end.orphans = job_processes(canary.pid());
   return end;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/signals.h"
 #include "sample/history.h"
 #include "sample/processes.h"
 
@@ -81,23 +82,6 @@ Found read_fast(const gpu::Nvml& nvml, Source& source) {
   if (!found.lost) found.reading = reading;
   return found;
 }
-
-// All signals blocked while a thread is made, which inherits that: signals are for the launcher's
-// thread.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 
@@ -241,7 +225,7 @@ Sampler::~Sampler() { finish(); }
 
 void Sampler::start() {
   if (!shared_->nvml || shared_->thread.joinable()) return;
-  const SignalsBlocked blocked;
+  const SignalsBlocked blocked;  // signals are for the launcher's thread
   shared_->thread = std::thread([shared = shared_] { shared->run(); });
 }
 
