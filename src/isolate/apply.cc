@@ -2,6 +2,7 @@
 #include "isolate/apply.h"
 
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -77,6 +78,13 @@ Result<Prepared> prepare(const Plan& plan) {
   if (plan.has(Layer::seccomp))
     prepared.filter = build_filter({.cgroup_exits = plan.filter_cgroup_exits});
   return prepared;
+}
+
+Result<pid_t> fork_confined(const Prepared& prepared) {
+  if (prepared.cgroup2) return prepared.cgroup2.fork_into();
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail_sys("fork", errno);
+  return pid;
 }
 
 Result<void> enter(const Prepared& prepared) {

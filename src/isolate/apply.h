@@ -31,9 +31,14 @@ struct Prepared {
 // filter. An error leaves nothing behind. Groups of runs that died are removed on the way.
 Result<Prepared> prepare(const Plan& plan);
 
-// Child, after fork and before exec: joins the cgroup, closes inherited descriptors, restricts
-// itself and tests that every refused node is refused and every allowed one is not. On an error the
-// caller must not exec. The environment of the plan is the caller's to set.
+// fork(2) for the process that will enter(): 0 in the child, its pid in the parent. With cgroup v2
+// the child starts in the group, which saves 10 to 20 ms; enter() joins it where that failed.
+Result<pid_t> fork_confined(const Prepared& prepared);
+
+// Child, after fork (fork_confined or any other) and before exec: joins the cgroup, closes
+// inherited descriptors, restricts itself and tests that every refused node is refused and every
+// allowed one is not. On an error the caller must not exec. The environment of the plan is the
+// caller's to set.
 Result<void> enter(const Prepared& prepared);
 
 // Parent, after the job: removes the cgroup. Returns the processes still in it, in which case the

@@ -2,7 +2,10 @@
 #include "isolate/cgroup_folder.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "host/cgroup.h"
 #include "host/proc.h"
 #include "host/root.h"
 
@@ -76,6 +80,15 @@ bool remove_tree(const std::string& folder) {
   return ::rmdir(folder.c_str()) == 0 || errno == ENOENT;
 }
 
+// Whether the calling process is in the group, by its name, which is unlike any other.
+bool is_own_group(const std::string& folder) {
+  const auto entries = host::read_cgroup(host::Root());
+  const std::string name = folder.substr(folder.rfind('/'));
+  return entries && std::ranges::any_of(*entries, [&](const host::CgroupEntry& entry) {
+           return entry.path.ends_with(name);
+         });
+}
+
 // Below a threaded group a new one is unusable until it is made threaded too (cgroups(7)).
 Result<void> match_type(const std::string& parent, const std::string& folder) {
   const auto type = read_file(parent + "/cgroup.type");
@@ -122,7 +135,41 @@ Result<CgroupFolder> CgroupFolder::create(const std::string& parent) {
   return group;
 }
 
+// clone3 is called by a process that has a single thread and ends at once: its child would else
+// wake up with the locks of threads that it does not have, which only fork(2) of libc puts right.
+// CLONE_PARENT makes that child ours.
+Result<pid_t> CgroupFolder::fork_into() const {
+  CORRAL_TRY(const Fd group, open_file(path_, O_RDONLY | O_DIRECTORY));
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_sys("pipe", errno);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  const pid_t first = ::fork();
+  if (first < 0) return fail_sys("fork", errno);
+  if (first == 0) {
+    clone_args arguments{};
+    arguments.flags = CLONE_PARENT | CLONE_INTO_CGROUP;
+    arguments.cgroup = static_cast<std::uint64_t>(group.get());
+    const auto second = static_cast<pid_t>(::syscall(SYS_clone3, &arguments, sizeof arguments));
+    if (second == 0) return 0;
+    const pid_t child = second > 0 ? second : ::getpid();
+    const bool told = ::write(writer.get(), &child, sizeof child) == ssize_t{sizeof child};
+    if (second > 0 || !told) ::_exit(0);
+    return 0;
+  }
+  writer.close();
+  pid_t child = 0;
+  ssize_t n = 0;
+  do n = ::read(reader.get(), &child, sizeof child);
+  while (n < 0 && errno == EINTR);
+  const bool told = n == ssize_t{sizeof child};
+  if (!told || child != first) ::waitpid(first, nullptr, 0);
+  if (!told) return fail("fork into cgroup " + path_ + ": the process in between died");
+  return child;
+}
+
 Result<void> CgroupFolder::join() const {
+  if (is_own_group(path_)) return {};
   if (::write(procs_.get(), "0", 1) != 1) return fail_sys("join cgroup " + path_, errno);
   return {};
 }

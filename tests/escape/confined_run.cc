@@ -266,7 +266,9 @@ Result<isolate::Plan> plan(const Ground& ground, const Column& column) {
   auto prepared = isolate::prepare(*planned);
   if (!prepared) give_up(pipe, prepared.error().what);
 
-  const pid_t pid = ::fork();
+  const auto forked = isolate::fork_confined(*prepared);
+  if (!forked) give_up(pipe, forked.error().what);
+  const pid_t pid = *forked;
   if (pid == 0) become(pipe, *prepared, column, argv);
   int status = 0;
   need(pipe, ::waitpid(pid, &status, 0) == pid, "waitpid");
