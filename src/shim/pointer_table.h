@@ -24,13 +24,13 @@ inline size_t place_of_address(uint64_t key) {
   return static_cast<size_t>((key >> 8) + (key >> 21));
 }
 
-// All zero: empty. `kEntries` is a power of two; `place` tells where a key belongs.
-template <size_t kEntries, size_t (*place)(uint64_t)>
+// All zero: empty. `kEntries` is a power of two; `kPlace` tells where a key belongs.
+template <size_t kEntries, size_t (*kPlace)(uint64_t)>
 class PointerTable {
  public:
   // False: no room near the key's place.
   bool insert(uint64_t key, uint64_t value) {
-    const size_t home = place(key);
+    const size_t home = kPlace(key);
     for (size_t i = 0; i < kRun; ++i) {
       Entry& entry = entries_[(home + i) & (kEntries - 1)];
       uint64_t empty = 0;
@@ -46,7 +46,7 @@ class PointerTable {
 
   // Removes the key; false when it is not there.
   bool take(uint64_t key, uint64_t& value) {
-    const size_t home = place(key);
+    const size_t home = kPlace(key);
     for (size_t i = 0; i < kRun; ++i) {
       Entry& entry = entries_[(home + i) & (kEntries - 1)];
       if (__atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) != key) continue;
@@ -58,7 +58,7 @@ class PointerTable {
   }
 
   bool find(uint64_t key, uint64_t& value) const {
-    const size_t home = place(key);
+    const size_t home = kPlace(key);
     for (size_t i = 0; i < kRun; ++i) {
       const Entry& entry = entries_[(home + i) & (kEntries - 1)];
       if (__atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) != key) continue;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// NOLINTBEGIN(readability-identifier-naming): the interpreter's names.
 unsigned long Py_Version;
 char PyCode_Type[512], PyUnicode_Type[512], PyBytes_Type[512];
 static void* garbage[64];
@@ -15,6 +16,7 @@ void* PyGILState_GetThisThreadState(void) {
   for (int i = 0; i < 64; ++i) garbage[i] = (void*)(0x10 + (unsigned long)i * 4096);
   return garbage;
 }
+// NOLINTEND(readability-identifier-naming)
 
 int main(int count, char** arguments) {
   unsigned major = 0, minor = 0;

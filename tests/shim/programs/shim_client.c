@@ -26,6 +26,7 @@ typedef struct {
   int (*destroy)(Context);
   int (*retain)(Context*, int);
   int (*release)(int);
+  int (*get_state)(int, unsigned*, int*);
   int (*set_current)(Context);
   int (*alloc)(unsigned long long*, size_t);
   int (*release_memory)(unsigned long long);
@@ -53,6 +54,7 @@ static Driver open_driver(const char* name, int flags) {
   *(void**)&driver.destroy = symbol(driver.library, "cuCtxDestroy_v2");
   *(void**)&driver.retain = symbol(driver.library, "cuDevicePrimaryCtxRetain");
   *(void**)&driver.release = symbol(driver.library, "cuDevicePrimaryCtxRelease_v2");
+  *(void**)&driver.get_state = symbol(driver.library, "cuDevicePrimaryCtxGetState");
   *(void**)&driver.set_current = symbol(driver.library, "cuCtxSetCurrent");
   *(void**)&driver.alloc = symbol(driver.library, "cuMemAlloc_v2");
   *(void**)&driver.release_memory = symbol(driver.library, "cuMemFree_v2");
@@ -174,9 +176,7 @@ static void on_signal(int number) {
   Context context = NULL;
   unsigned flags;
   int active;
-  static int (*state)(int, unsigned*, int*);
-  if (state == NULL) *(void**)&state = dlsym(of_handler->library, "cuDevicePrimaryCtxGetState");
-  state(0, &flags, &active);
+  of_handler->get_state(0, &flags, &active);
   of_handler->retain(&context, 7777);  // fails in the driver, and is recorded as a failure
   ++handled;
 }

@@ -10,7 +10,6 @@ namespace corral::snapshot {
 namespace {
 
 using trace::ProcessTrace;
-using trace::python_frame;
 using trace::RecordBuilder;
 using trace::TraceBytes;
 namespace wire = corral::wire;

@@ -22,8 +22,8 @@ inline wire::DeviceId device_id(int ordinal, std::uint8_t uuid_byte) {
 
 class TraceBytes {
  public:
-  explicit TraceBytes(std::uint32_t pid = 4711, std::string exe = "/usr/bin/python3.12",
-                      std::string argv = std::string("python3\0train.py\0", 17)) {
+  explicit TraceBytes(std::uint32_t pid = 4711, const std::string& exe = "/usr/bin/python3.12",
+                      const std::string& argv = std::string("python3\0train.py\0", 17)) {
     const std::string cwd = "/home/user";
     wire::FileHeader header{};
     std::memcpy(header.magic, wire::kTraceMagic, sizeof header.magic);

@@ -124,7 +124,7 @@ TEST_F(WriterFolder, threads_do_not_mix_their_records) {
       for (int round = 0; round < 50; ++round) {
         RecordBuilder record(reinterpret_cast<char*>(buffer.data()), 16384, wire::kInit, i, round);
         record.payload(wire::InitPayload{.result = static_cast<int>(i), .flags = 0});
-        const std::string text(1000 * (i + 1), static_cast<char>('a' + i));
+        const std::string text(std::size_t{1000} * (i + 1), static_cast<char>('a' + i));
         record.text(wire::kThreadName, text.data(), text.size());
         record.finish();
         EXPECT_TRUE(append(writer_, record));
@@ -137,7 +137,7 @@ TEST_F(WriterFolder, threads_do_not_mix_their_records) {
   ASSERT_EQ(trace.inits.size(), 400U);
   for (const Event& event : trace.inits)
     EXPECT_EQ(event.thread_name,
-              std::string(1000 * (event.tid + 1), static_cast<char>('a' + event.tid)));
+              std::string(std::size_t{1000} * (event.tid + 1), static_cast<char>('a' + event.tid)));
 }
 
 TEST(record_builder, cuts_text_that_does_not_fit_and_leaves_out_other_fields) {
