@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request to a confined process and back to nothing left.
+#include "isolate/apply.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "in_child.h"
+#include "isolate/landlock.h"
+#include "isolate/selftest.h"
+#include "must_work.h"
+
+namespace corral::isolate {
+namespace {
+
+Request refuse_full(Method method, bool tight = false) {
+  Request request;
+  request.method = method;
+  request.tight = tight;
+  request.refuse_paths = {"/dev/full"};
+  return request;
+}
+
+// 0: confined, and the rest works.
+int confined(const Request& request) {
+  const auto plan = plan_for(request);
+  if (!plan) return -10;
+  auto prepared = prepare(*plan);
+  if (!prepared) return -11;
+  const auto pid = fork_confined(*prepared);
+  if (!pid) return -12;
+  if (*pid == 0) {
+    if (!enter(*prepared)) ::_exit(1);
+    if (!refuses_every_open("/dev/full")) ::_exit(2);
+    if (::open("/dev/null", O_RDWR) < 0) ::_exit(3);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(*pid, &status, 0);
+  const auto left = release(*prepared);
+  if (!left || !left->empty()) return -13;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -14;
+}
+
+TEST(apply, every_method_confines_a_child_and_nothing_else) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  EXPECT_EQ(confined(refuse_full(Method::landlock)), 0);
+  EXPECT_EQ(confined(refuse_full(Method::automatic)), 0);
+  EXPECT_EQ(confined(refuse_full(Method::automatic, true)), 0);
+  EXPECT_FALSE(refuses_every_open("/dev/full"));
+}
+
+TEST(apply, an_unenforced_plan_does_nothing) {
+  const auto plan = plan_for(refuse_full(Method::env));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(in_child([&] {
+              auto prepared = prepare(*plan);
+              if (!prepared || !enter(*prepared)) return 1;
+              return ::open("/dev/full", O_RDWR) < 0 ? 2 : 0;
+            }),
+            0);
+}
+
+TEST(apply, a_confined_process_that_confines_again_finds_it_done) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  EXPECT_EQ(in_child([] {
+              const auto outer = plan_for(refuse_full(Method::landlock));
+              if (!outer) return 10;
+              const auto prepared = prepare(*outer);
+              if (!prepared || !enter(*prepared)) return 11;
+              const auto inner = plan_for(refuse_full(Method::automatic));
+              if (!inner) return 12;
+              if (inner->enforced != "existing") return 1;
+              const auto nothing = prepare(*inner);
+              return nothing && enter(*nothing) ? 0 : 2;
+            }),
+            0);
+}
+
+TEST(apply, domains_nest) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  EXPECT_EQ(in_child([] {
+              for (const char* path : {"/dev/full", "/dev/zero"}) {
+                Request request = refuse_full(Method::landlock);
+                request.refuse_paths = {path};
+                const auto plan = plan_for(request);
+                if (!plan) return 10;
+                const auto prepared = prepare(*plan);
+                if (!prepared || !enter(*prepared)) return 11;
+              }
+              return refuses_every_open("/dev/full") && refuses_every_open("/dev/zero") ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(apply, without_a_request_nothing_is_read_or_done) {
+  const auto plan = plan_for(Request{});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(in_child([&] {
+              auto prepared = prepare(*plan);
+              if (!prepared || !enter(*prepared)) return 1;
+              return ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0 &&
+                             ::open("/dev/full", O_RDWR) >= 0
+                         ? 0
+                         : 2;
+            }),
+            0);
+}
+
+TEST(apply, the_working_folder_and_descriptors_of_the_parent_stay_as_they_are) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  const int folder = ::open("/", O_RDONLY | O_DIRECTORY);
+  EXPECT_EQ(confined(refuse_full(Method::landlock, true)), 0);
+  EXPECT_GE(::fcntl(folder, F_GETFD), 0);
+  ::close(folder);
+}
+
+}  // namespace
+}  // namespace corral::isolate
