@@ -16,10 +16,10 @@ namespace {
 using nvml_abi::Device;
 
 // One NVML function in its forms, newest first; a form that the library lacks is null.
-template <class Signature, std::size_t Forms = 1>
+template <class Signature, std::size_t kForms = 1>
 struct Function {
   const char* call = "";  // the plain name, for messages
-  std::array<Signature*, Forms> forms = {};
+  std::array<Signature*, kForms> forms = {};
 
   // Asks the forms in turn until one is there and known to the driver.
   template <class... Arguments>
@@ -34,11 +34,11 @@ struct Function {
 };
 
 // The name of a symbol that is looked up, with the plain name of its function for messages.
-template <class Signature, std::size_t Forms>
-void find(Function<Signature, Forms>& function, const Nvml::Lookup& lookup, const char* call,
-          const std::array<const char*, Forms>& symbols) {
+template <class Signature, std::size_t kForms>
+void find(Function<Signature, kForms>& function, const Nvml::Lookup& lookup, const char* call,
+          const std::array<const char*, kForms>& symbols) {
   function.call = call;
-  for (std::size_t i = 0; i < Forms; ++i)
+  for (std::size_t i = 0; i < kForms; ++i)
     function.forms[i] = reinterpret_cast<Signature*>(lookup(symbols[i]));
 }
 
@@ -62,10 +62,10 @@ NvmlResult<Value> ask(const Call& function, Arguments... arguments) {
 }
 
 // A function that writes text into a buffer.
-template <unsigned Bytes, class Call, class... Arguments>
+template <unsigned kBytes, class Call, class... Arguments>
 NvmlResult<std::string> ask_text(const Call& function, Arguments... arguments) {
-  char text[Bytes + 1] = {};
-  const NvmlReturn code = function(arguments..., text, Bytes);
+  char text[kBytes + 1] = {};
+  const NvmlReturn code = function(arguments..., text, kBytes);
   if (code != NvmlReturn::success) return failure(function, code);
   return std::string(text);
 }

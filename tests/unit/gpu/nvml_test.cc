@@ -229,7 +229,8 @@ TEST(process_entry_bytes, pids_and_memory_must_make_sense) {
 }
 
 TEST(process_entry_bytes, writing_past_the_end_leaves_the_expected_or_the_only_reading) {
-  const auto read = [](std::vector<ProcessV2> entries, std::size_t bytes, std::size_t expected) {
+  const auto read = [](const std::vector<ProcessV2>& entries, std::size_t bytes,
+                       std::size_t expected) {
     auto buffer = entries_of(bytes, entries);
     std::fill_n(buffer.begin() + static_cast<std::ptrdiff_t>(entries.size() * bytes), 100,
                 std::byte{0});
