@@ -12,5 +12,6 @@ function(corral_program name)
   target_link_options(${name} PRIVATE -pie -Wl,--gc-sections -Wl,--as-needed -Wl,-z,relro -Wl,-z,now)
   if(NOT CORRAL_SANITIZE) # a sanitizer's runtime wants the shared libraries
     target_link_options(${name} PRIVATE -static-libgcc -static-libstdc++)
+    target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/cli/find_object.cc)
   endif()
 endfunction()

@@ -29,4 +29,8 @@ in_place=$("$build/corral" --version) || fail "corral --version in the build fol
 moved=$(cd / && env -i "$installed/bin/corral" --version) || fail "installed corral --version: exit $?"
 [ "$in_place" = "$moved" ] || fail "in place: '$in_place', installed: '$moved'"
 case $moved in "corral "[0-9]*) ;; *) fail "--version says '$moved', wanted 'corral N…'" ;; esac
+# An exception that finds its handler: the unwinder is linked statically.
+code=0
+env -i "$installed/bin/corral" run --no-such-option >"$prefix/log" 2>&1 || code=$?
+[ "$code" = 64 ] || fail "corral run --no-such-option: exit $code, wanted 64: $(cat "$prefix/log")"
 echo "$moved"
