@@ -123,7 +123,7 @@ struct Confinement {
   std::vector<std::string>
       layers;              // "cgroup v2", "Landlock ABI 7", "seccomp filter", "Landlock scope"
   bool requested = false;  // a selection was given at all
-  bool nothing_to_refuse = false;    // the selection and --refuse leave no node out
+  bool nothing_to_refuse = false;  // the selection and --refuse leave no node out
   bool tight = false;
   bool as_root = false;
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as the job was given it
