@@ -36,6 +36,8 @@ constexpr std::string_view kNodePrefix = "corral-escape-";
 constexpr std::string_view kFolderPrefix = "/var/lib/corral-escape-";
 constexpr int kGivenFd = 9;
 constexpr int kNotStarted = 125;
+constexpr int kGraceTries = 200;
+constexpr int kGracePauseUs = 10'000;
 
 // Everything that a run reports is one text through a pipe: "started", or why not.
 void report(int pipe, std::string_view text) {
@@ -274,7 +276,12 @@ Result<isolate::Plan> plan(const Ground& ground, const Column& column) {
   need(pipe, ::waitpid(pid, &status, 0) == pid, "waitpid");
   // One of root's that we may not kill any more ends with us.
   if (helper > 0 && ::kill(helper, SIGKILL) == 0) ::waitpid(helper, nullptr, 0);
-  const auto left = isolate::release(*prepared);
+  auto left = isolate::release(*prepared);
+  // Helpers of a job's language end a moment after it (Python's resource tracker).
+  for (int i = 0; i < kGraceTries && left && !left->empty(); ++i) {
+    ::usleep(kGracePauseUs);
+    left = isolate::release(*prepared);
+  }
   if (!left) give_up(pipe, "\n" + left.error().what);
   for (const pid_t one : *left) report(pipe, "\nleft " + std::to_string(one));
   ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way out against every method: each cell of the table, on the kernel that runs this.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "base/file.h"
-#include "base/text.h"
-#include "isolate/facts.h"
-#include "isolate/landlock.h"
-#include "isolate/plan.h"
+#include "features.h"
 #include "table.h"
 
 namespace corral::escape {
@@ -37,34 +32,6 @@ Ended attempt(const Ground& ground, const Column& column, const Row& row) {
              {ground.folder() + "/escape", row.way, path_for(ground, row.setup)});
 }
 
-// A feature that this machine lacks is a skip, unless CORRAL_MUST_WORK names it.
-bool must_work(std::string_view feature) {
-  const char* list = std::getenv("CORRAL_MUST_WORK");
-  if (list == nullptr) return false;
-  for (const std::string_view name : split(list, ','))
-    if (name == feature) return true;
-  return false;
-}
-
-struct Missing {
-  std::string feature;  // empty: nothing is missing
-  std::string why;
-};
-
-Missing missing(const Column& column) {
-  if (::geteuid() != 0) return {"root", "the attempts are set up by root"};
-  if ((column.landlock || column.tight) && isolate::landlock_abi() == 0)
-    return {"landlock", "this kernel has no Landlock"};
-  isolate::Request request;
-  request.refuse_paths = {"/dev/null"};
-  const auto host = isolate::read_host_facts(request);
-  if (!host) return {"root", host.error().what};
-  if (column.cgroup2 && !host->cgroup2_trouble.empty()) return {"cgroup2", host->cgroup2_trouble};
-  if (column.cgroup1 && !host->cgroup1_devices)
-    return {"cgroup1", "the v1 devices controller is not mounted"};
-  return {};
-}
-
 // Both letters, so that a failure names the cell and what was found in it.
 std::string told(const Row& row, const Column& column, char what) {
   return std::string(row.name) + " (" + row.meaning + "), " + column.name + ", " + column.person +
@@ -75,10 +42,7 @@ class Escape : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(Escape, every_way_ends_as_the_table_says) {
   const Column& column = columns()[GetParam()];
-  if (const Missing lack = missing(column); !lack.feature.empty()) {
-    ASSERT_FALSE(must_work(lack.feature)) << lack.why;
-    GTEST_SKIP() << lack.why;
-  }
+  CORRAL_NEEDS_COLUMN(column);
   const Ground ground;
   ASSERT_EQ(ground.trouble(), "");
   const std::vector<std::string> groups_before = abandoned_groups();
@@ -95,11 +59,7 @@ TEST_P(Escape, every_way_ends_as_the_table_says) {
 
 INSTANTIATE_TEST_SUITE_P(all, Escape, testing::Range(std::size_t{0}, columns().size()),
                          [](const auto& parameter) {
-                           std::string name = columns()[parameter.param].name + " as " +
-                                              columns()[parameter.param].person;
-                           for (char& c : name)
-                             if (c == ' ') c = '_';
-                           return name;
+                           return test_name(columns()[parameter.param]);
                          });
 
 TEST(table, tight_refuses_everything_inside_the_promise) {
