@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What ./dev demo shows: a job that strays onto GPU 0, then the same job confined. ./dev runs it on the
-# machine's own GPUs, or on a simulated machine.
+# What ./dev demo shows: a job that strays onto GPU 0, the same job confined, and what holds it. ./dev runs it
+# on the machine's own GPUs, or on a simulated machine.
 set -eu
 cd "$(dirname -- "$0")/.."
 
-job='python3 tests/programs/stray_default_device.py'
+job='python3 tests/programs/overrides_variable.py'
+node=${CORRAL_SIM:-}/dev/nvidia0
 
 # Says what it does, shows the command and runs it; a job's own failure is part of the show.
 show() {
@@ -15,7 +16,11 @@ show() {
   [ "$status" = 0 ] || printf '(exit %s)\n' "$status"
 }
 
-show 'The job is told to use GPU 1, but nothing holds it there: it strays.' \
+show 'The job is given GPU 1 by CUDA_VISIBLE_DEVICES alone. It sets its own value, and strays.' \
   "corral run --gpus 1 --enforce env --allow-unenforced -- $job"
-show 'The same job, confined: GPU 0 cannot be opened.' \
+show 'The same job, confined: the kernel refuses it GPU 0.' \
   "corral run --gpus 1 -- $job"
+show 'What holds it, without starting anything.' \
+  "corral run --gpus 1 --dry-run -- $job"
+show 'No process of the job can open the node, whatever it is.' \
+  "corral run -q --gpus 1 -- sh -c ': <$node'"
