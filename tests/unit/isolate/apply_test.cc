@@ -53,6 +53,23 @@ TEST(apply, every_method_confines_a_child_and_nothing_else) {
   EXPECT_FALSE(refuses_every_open("/dev/full"));
 }
 
+// As a launcher does that execs in its own place.
+TEST(apply, a_process_can_confine_itself) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  for (const Method method : {Method::automatic, Method::landlock}) {
+    const auto plan = plan_for(refuse_full(method));
+    ASSERT_TRUE(plan);
+    auto prepared = prepare(*plan);
+    ASSERT_TRUE(prepared) << prepared.error().what;
+    EXPECT_EQ(in_child([&] {
+                const auto entered = enter(*prepared);
+                return entered && refuses_every_open("/dev/full") ? 0 : 1;
+              }),
+              0);
+    EXPECT_TRUE(release(*prepared));
+  }
+}
+
 TEST(apply, an_unenforced_plan_does_nothing) {
   const auto plan = plan_for(refuse_full(Method::env));
   ASSERT_TRUE(plan);
