@@ -38,6 +38,17 @@ bool is_uuid_text(std::string_view text) {
   });
 }
 
+// What to add to an error about a GPU that is not in the list.
+std::string hidden_hint(const Inventory& inventory) {
+  std::vector<std::string> hidden;
+  for (const Gpu& gpu : inventory.hidden)
+    hidden.push_back(fmt::format("{} at {} ({})", gpu.uuid.empty() ? "a GPU" : gpu.uuid,
+                                 gpu.pci.text(), gpu.trouble));
+  if (hidden.empty()) return {};
+  return fmt::format("without a number here, because it is closed to this process: {}",
+                     join_and(hidden));
+}
+
 Result<Picked> pick_number(std::string_view field, const Inventory& inventory) {
   const auto dash = field.find('-');
   const std::string_view first_text = field.substr(0, dash);
@@ -51,7 +62,8 @@ Result<Picked> pick_number(std::string_view field, const Inventory& inventory) {
   const auto first = parse_number<unsigned>(first_text);
   const auto last = parse_number<unsigned>(last_text);
   const auto missing = [&](std::string_view number) {
-    return fail(fmt::format("no GPU {}: this machine has {}", number, describe_gpus(inventory)));
+    return fail(fmt::format("no GPU {}: this machine has {}", number, describe_gpus(inventory)),
+                hidden_hint(inventory));
   };
   if (!first || *first >= inventory.gpus.size()) return missing(first_text);
   if (!last || *last >= inventory.gpus.size()) return missing(last_text);
@@ -85,7 +97,8 @@ Result<Picked> pick_uuid(std::string_view field, const Inventory& inventory) {
       all.push_back(gpu.uuid.empty() ? fmt::format("one of unknown UUID (GPU {})", gpu.index)
                                      : candidate(gpu));
     return fail(fmt::format("no GPU {}: this machine has {}", printable(field),
-                            all.empty() ? "none" : join_and(all)));
+                            all.empty() ? "none" : join_and(all)),
+                hidden_hint(inventory));
   }
   return out;
 }
@@ -124,7 +137,8 @@ Result<Picked> pick_address(std::string_view field, const Inventory& inventory) 
     all.push_back(fmt::format("{} (GPU {})", gpu.pci.text(), gpu.index));
   }
   return fail(fmt::format("no GPU at {}: this machine has {}", address.text(),
-                          all.empty() ? "none" : join_and(all)));
+                          all.empty() ? "none" : join_and(all)),
+              hidden_hint(inventory));
 }
 
 Result<Picked> pick(std::string_view field, const Inventory& inventory) {

@@ -182,6 +182,18 @@ TEST(selector, gpus_that_are_closed_to_us_cannot_be_selected) {
   EXPECT_EQ(error("all", inventory), "'all' selects nothing: no GPU is open to this process");
 }
 
+TEST(selector, a_hidden_gpu_is_explained) {
+  Inventory inventory = many(1);
+  inventory.hidden = {two().gpus[1]};
+  inventory.hidden[0].trouble = "not shown by NVML";
+  EXPECT_EQ(error("1", inventory), "no GPU 1: this machine has 0");
+  for (const char* text : {"1", "GPU-2b68", "00:07.0"})
+    EXPECT_EQ(select(text, inventory).error().hint,
+              "without a number here, because it is closed to this process: "
+              "GPU-2b685718-e7c6-a661-f4b0-04f71feb86c0 at 0000:00:07.0 (not shown by NVML)")
+        << text;
+}
+
 TEST(selector, unknown_uuids_match_no_prefix) {
   Inventory inventory = two();
   inventory.gpus[1].uuid.clear();

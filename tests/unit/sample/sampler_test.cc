@@ -113,10 +113,16 @@ TEST_F(SamplerTest, a_gpu_lost_half_way_keeps_what_it_had) {
       fake_.failures[std::string(symbol) + "#0"] = 15;
   });
   wait_for("nvmlDeviceGetPowerUsage", 10);
-  const Sampled sampled = sampler.stop(monotonic_ns());
+  change([&] { fake_.failures.clear(); });
+  const std::int64_t cleared = monotonic_ns();
+  wait_for("nvmlDeviceGetPowerUsage", 10);
+  const Sampled sampled = sampler.stop(cleared);
   EXPECT_EQ(sampled.gpus[0].state, "lost");
   EXPECT_FALSE(sampled.gpus[0].samples.empty());
-  for (const auto& sample : sampled.gpus[0].samples) EXPECT_TRUE(sample.memory_used_bytes);
+  for (const auto& sample : sampled.gpus[0].samples) {
+    EXPECT_TRUE(sample.memory_used_bytes);
+    EXPECT_LT(sample.time_s, 0) << "a lost GPU is not asked again";
+  }
   EXPECT_EQ(sampled.gpus[1].state, "");
   EXPECT_GT(sampled.gpus[1].samples.size(), sampled.gpus[0].samples.size());
 }
