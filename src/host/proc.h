@@ -86,7 +86,8 @@ Result<std::vector<pid_t>> list_pids(const Root& root);
 
 // Of the processes now there: direct children, and children's children too. Ascending. Processes
 // that end while they are looked at are left out, and those whose parent this process may not see
-// (of other users, under hidepid=1).
+// (of other users, under hidepid=1). The kernel's own lists, read where it has them, may leave one
+// out while a sibling of it ends: look again before saying that there is none.
 Result<std::vector<pid_t>> children(const Root& root, pid_t pid);
 Result<std::vector<pid_t>> descendants(const Root& root, pid_t pid);
 

@@ -194,6 +194,17 @@ TEST(process, children_and_their_children_are_found) {
   EXPECT_TRUE(descendants(host.root(), 12)->empty());
 }
 
+TEST(process, the_kernels_own_lists_of_children_are_used_for_every_thread) {
+  const tests::MadeHost host;
+  host.write("/proc/10/task/10/children", "13 11 ");
+  host.write("/proc/10/task/19/children", "12 ");
+  host.write("/proc/11/task/11/children", "14 ");
+  for (const char* pid : {"12", "13", "14"})
+    host.write(std::string("/proc/") + pid + "/task/" + pid + "/children", "");
+  EXPECT_EQ(children(host.root(), 10).value(), (std::vector<pid_t>{11, 12, 13}));
+  EXPECT_EQ(descendants(host.root(), 10).value(), (std::vector<pid_t>{11, 12, 13, 14}));
+}
+
 TEST(process, a_ring_of_parents_ends) {
   const tests::MadeHost host;
   host.write("/proc/10/stat", stat_line(10, "x", 11, 1));
