@@ -63,6 +63,13 @@ StartError confine_and_exec(const JobSpec& spec, char* const* argv, char* const*
   return exec_error(argv[0], errno);
 }
 
+Result<pid_t> fork_job(const JobSpec& spec) {
+  if (spec.confinement != nullptr) return isolate::fork_confined(*spec.confinement);
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail_sys("fork the job", errno);
+  return pid;
+}
+
 // What the child says through the pipe when there will be no job: exit code, errno, "what\0hint".
 std::string encode(const StartError& error) {
   std::string text;
@@ -240,9 +247,9 @@ std::expected<pid_t, StartError> start_job(const JobSpec& spec, const SignalDesk
     return std::unexpected(StartError{fail_sys("pipe to the job", errno).error(), kCannotSetUp});
   Fd reader(ends[0]);
   Fd writer(ends[1]);
-  const pid_t pid = ::fork();
-  if (pid < 0)
-    return std::unexpected(StartError{fail_sys("fork the job", errno).error(), kCannotSetUp});
+  const auto forked = fork_job(spec);
+  if (!forked) return std::unexpected(StartError{forked.error(), kCannotSetUp});
+  const pid_t pid = *forked;
   if (pid == 0) {
     reader.close();
     signals.restore_for_job();
