@@ -31,8 +31,10 @@ std::optional<bool> touched(const snapshot::Run& run, const snapshot::GpuRun& gp
   if (gpu.contexts && *gpu.contexts > 0) return true;
   for (const snapshot::GpuProcess& process : gpu.processes)
     if (process.of_job) return true;
+  const bool refused =
+      run.confinement.enforced != "none" && run.confinement.requested && !gpu.allowed;
   const bool all_observed = gpu.contexts && run.coverage.unobserved.empty();
-  if (gpu.process_list_known == true || all_observed) return false;
+  if (refused || all_observed) return false;
   return std::nullopt;
 }
 

@@ -22,8 +22,9 @@ struct GpuNumbers {
 // earlier one.
 GpuNumbers numbers(const snapshot::GpuRun& gpu);
 
-// Whether the job used this GPU: a context by the traces, or a process of the job in NVML's list.
-// nullopt: neither source could tell.
+// Whether the job used this GPU: yes by a context in the traces or a process of the job in NVML's
+// list. No where the kernel refused it, or where every process was observed. That NVML, asked once
+// a second, listed no process of the job is no evidence: nullopt.
 std::optional<bool> touched(const snapshot::Run& run, const snapshot::GpuRun& gpu);
 
 // "ended with 0", "was ended by SIGKILL (signal 9)".

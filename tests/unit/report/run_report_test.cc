@@ -66,15 +66,34 @@ TEST(numbers, what_was_not_read_is_unknown_and_not_zero) {
   EXPECT_FALSE(n.power_mean_w || n.power_before_w || n.memory_min_bytes || n.sm_clock_mean_mhz);
 }
 
-TEST(touched, needs_a_source_that_could_have_seen_it) {
+TEST(touched, a_context_or_a_listed_process_is_proof) {
   JobRun run = clean_run();
-  EXPECT_EQ(touched(run, run.gpus[0]), false);
-  run.gpus[0].process_list_known = false;
-  EXPECT_EQ(touched(run, run.gpus[0]), false) << "every process was observed";
-  run.coverage.unobserved = {{.pid = 1, .process = "", .why = ""}};
-  EXPECT_EQ(touched(run, run.gpus[0]), std::nullopt) << "neither NVML nor the traces can tell";
+  run.confinement.enforced = "none";
+  run.gpus[0].contexts = 1;
+  EXPECT_EQ(touched(run, run.gpus[0]), true);
+  run.gpus[0].contexts.reset();
   run.gpus[0].processes = {{.pid = 1, .memory_bytes = {}, .of_job = true, .command = ""}};
   EXPECT_EQ(touched(run, run.gpus[0]), true);
+}
+
+TEST(touched, a_list_that_is_read_once_a_second_proves_no_absence) {
+  JobRun run = clean_run();
+  run.confinement.enforced = "none";
+  run.gpus[0].contexts.reset();
+  run.gpus[0].process_list_known = true;
+  EXPECT_EQ(touched(run, run.gpus[0]), std::nullopt);
+  run.gpus[0].contexts = 0;
+  EXPECT_EQ(touched(run, run.gpus[0]), false) << "every process was observed";
+  run.coverage.unobserved = {{.pid = 1, .process = "", .why = ""}};
+  EXPECT_EQ(touched(run, run.gpus[0]), std::nullopt) << "one was not";
+}
+
+TEST(touched, what_the_kernel_refused_was_not_touched) {
+  JobRun run = clean_run();
+  run.coverage.unobserved = {{.pid = 1, .process = "", .why = ""}};
+  run.gpus[0].contexts.reset();
+  EXPECT_EQ(touched(run, run.gpus[0]), false);
+  EXPECT_EQ(touched(run, run.gpus[1]), true) << "its context was seen";
 }
 
 TEST(text, a_clean_run_takes_three_lines_on_two_gpus) {
