@@ -40,7 +40,7 @@ PROGRAMS = [
     Program("torch_profile", "torch", "kernels 2097152"),
     Program("jax_matmul", "jax", "gpu 576.0"),
     Program("cupy_kernel", "cupy", "1498500"),
-    Program("numba_kernel", "numba", "332833500"),
+    Program("numba_copy", "numba", "499500"),
     Program("triton_add", "triton", "999000"),
     Program("cuda_python", "cuda.bindings", "7000"),
     Program("torch_compile", "torch", "4096.0", methods=("auto", "tight"), limit_s=120),
