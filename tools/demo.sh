@@ -8,6 +8,9 @@ cd "$(dirname -- "$0")/.."
 job='python3 tests/programs/overrides_variable.py'
 node=${CORRAL_SIM:-}/dev/nvidia0
 
+# Long enough for the samples to show what a context costs; the simulated GPUs come to rest quickly.
+export HOLD_S=2 CORRAL_SIM_DECAY_S=1
+
 # Says what it does, shows the command and runs it; a job's own failure is part of the show.
 show() {
   printf '\n\033[1m# %s\033[0m\n$ %s\n' "$1" "$2"
@@ -18,6 +21,7 @@ show() {
 
 show 'The job is given GPU 1 by CUDA_VISIBLE_DEVICES alone. It sets its own value, and strays.' \
   "corral run --gpus 1 --enforce env --allow-unenforced -- $job"
+sleep 3
 show 'The same job, confined: the kernel refuses it GPU 0.' \
   "corral run --gpus 1 -- $job"
 show 'What holds it, without starting anything.' \

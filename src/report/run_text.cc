@@ -128,7 +128,7 @@ void gpu_line(const Run& run, const GpuRun& gpu, Writer& w) {
                     : w.strong("untouched", kGreen);
   else if (!run.confinement.requested)
     state = !used ? "not checked" : *used ? "used" : "untouched";
-  const std::string peak = gpu.job_memory_peak_bytes
+  const std::string peak = gpu.job_memory_peak_bytes.value_or(0) > 0
                                ? fmt::format(", job peak {} MiB", mib(*gpu.job_memory_peak_bytes))
                                : "";
   w.line("GPU {} {}: {}{}, {}, {}{}", gpu.gpu.index, state, contexts(gpu.contexts), peak,

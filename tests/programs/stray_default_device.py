@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works on cuda:1, then synchronises the default device: a context on GPU 0, made in evaluate()."""
+"""Works on cuda:1, then synchronises the default device: a context on GPU 0, made in evaluate().
+
+HOLD_S: seconds to stay with the contexts.
+"""
 import ctypes
 import json
 import os
+import time
 
 cu = ctypes.CDLL("libcuda.so.1")
 
@@ -53,6 +57,7 @@ def main():
     train(1 if visible_devices() > 1 else 0)
     evaluate()
     print("REPRO " + json.dumps({"case": "stray_default_device", "pid": os.getpid(), "contexts": contexts()}), flush=True)
+    time.sleep(float(os.environ.get("HOLD_S", "0")))
 
 
 main()
