@@ -16,7 +16,7 @@ inline wire::DeviceId device_id(int ordinal, std::uint8_t uuid_byte) {
   id.ordinal = ordinal;
   id.flags = wire::kDeviceUuid | wire::kDevicePci;
   std::memset(id.uuid, uuid_byte, sizeof id.uuid);
-  std::snprintf(id.pci, sizeof id.pci, "0000:00:%02d.0", 6 + ordinal);
+  std::snprintf(id.pci, sizeof id.pci, "0000:00:%02d.0", static_cast<std::uint8_t>(6 + ordinal));
   return id;
 }
 
