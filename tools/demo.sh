@@ -8,8 +8,7 @@ cd "$(dirname -- "$0")/.."
 job='python3 tests/programs/overrides_variable.py'
 node=${CORRAL_SIM:-}/dev/nvidia0
 
-# Long enough for the samples to show what a context costs; the simulated GPUs come to rest quickly.
-export HOLD_S=2 CORRAL_SIM_DECAY_S=1
+export HOLD_S=2 # long enough for the samples to show what a context costs
 
 # Says what it does, shows the command and runs it; a job's own failure is part of the show.
 show() {
