@@ -75,9 +75,10 @@ class Search {
       complete_ = false;
       return;
     }
+    const int fd = ::dirfd(dir.get());
     struct stat own{};
     // Mounts are searched by themselves.
-    if (::fstat(::dirfd(dir.get()), &own) != 0 || own.st_dev != folder.device) return;
+    if (fd < 0 || ::fstat(fd, &own) != 0 || own.st_dev != folder.device) return;
     while (const dirent* entry = ::readdir(dir.get())) {
       if (++entries_ > bounds_.entries) {
         complete_ = false;
@@ -89,8 +90,7 @@ class Search {
       bool is_folder = entry->d_type == DT_DIR;
       if (entry->d_type == DT_CHR || entry->d_type == DT_BLK || entry->d_type == DT_UNKNOWN) {
         struct stat status{};
-        if (::fstatat(::dirfd(dir.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-          continue;
+        if (::fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
         is_folder = S_ISDIR(status.st_mode);
         note(path, status);
       }

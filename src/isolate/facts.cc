@@ -85,7 +85,9 @@ std::optional<Hierarchy> hierarchy(const std::optional<host::CgroupPlace>& place
   if (!place) return std::nullopt;
   return Hierarchy{.mount_point = place->mount_point,
                    .folder = place->folder,
-                   .writable = ::access(place->folder.c_str(), W_OK) == 0};
+                   .writable = ::access(place->folder.c_str(), W_OK) == 0 &&
+                               // Opened for real: inside a tight confinement Landlock says no.
+                               open_file(place->folder + "/cgroup.procs", O_WRONLY).has_value()};
 }
 
 Result<void> read_cgroups(Host& host, const std::vector<host::Mount>& mounts) {

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,6 +112,78 @@ TEST(apply, domains_nest) {
               return refuses_every_open("/dev/full") && refuses_every_open("/dev/zero") ? 0 : 1;
             }),
             0);
+}
+
+TEST(apply, inside_a_tight_confinement_more_can_be_refused) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  EXPECT_EQ(in_child([] {
+              const auto outer = plan_for(refuse_full(Method::automatic, true));
+              if (!outer) return 10;
+              const auto prepared = prepare(*outer);
+              if (!prepared || !enter(*prepared)) return 11;
+              Request request;
+              request.refuse_paths = {"/dev/zero"};
+              const auto inner = plan_for(request);
+              if (!inner) return 12;
+              // The group above is out of reach in here.
+              if (inner->enforced != "landlock+seccomp") return 1;
+              const auto more = prepare(*inner);
+              if (!more || !enter(*more)) return 2;
+              return refuses_every_open("/dev/full") && refuses_every_open("/dev/zero") ? 0 : 3;
+            }),
+            0);
+}
+
+// Waits for a byte; false at the end of the pipe.
+bool wait_for(int fd) {
+  char byte = 0;
+  return ::read(fd, &byte, 1) == 1;
+}
+
+TEST(apply, a_killed_corral_leaves_a_confined_job_and_no_lasting_group) {
+  const auto plan = plan_for(refuse_full(Method::automatic));
+  ASSERT_TRUE(plan) << plan.error().what;
+  CORRAL_NEEDS("cgroup2", plan->has(Layer::cgroup2), "no v2 cgroup that we may make groups in");
+  int say[2];
+  int go[2];
+  ASSERT_EQ(::pipe(say), 0);
+  ASSERT_EQ(::pipe(go), 0);
+  const pid_t corral = ::fork();
+  if (corral == 0) {
+    auto prepared = prepare(*plan);
+    if (!prepared) ::_exit(1);
+    const auto job = fork_confined(*prepared);
+    if (!job) ::_exit(2);
+    if (*job == 0) {
+      ::close(go[1]);
+      if (!enter(*prepared) || ::write(say[1], "!", 1) != 1 || !wait_for(go[0])) ::_exit(1);
+      const char answer = refuses_every_open("/dev/full") ? 'y' : 'n';
+      ::_exit(::write(say[1], &answer, 1) == 1 ? 0 : 1);
+    }
+    const std::string path = prepared->cgroup2.path();
+    if (::write(say[1], path.c_str(), path.size() + 1) > 0) ::pause();
+    ::_exit(3);
+  }
+  ::close(say[1]);
+  std::string text;  // the job's '!' and the group's path, in either order
+  for (char byte = 0; text.find('\0') == std::string::npos || text.find('!') == text.npos;) {
+    ASSERT_EQ(::read(say[0], &byte, 1), 1);
+    text += byte;
+  }
+  const std::string path = text.substr(text.find('/'), text.find('\0') - text.find('/'));
+  ::kill(corral, SIGKILL);
+  ::waitpid(corral, nullptr, 0);
+  ASSERT_EQ(::write(go[1], "g", 1), 1);
+  char answer = 0;
+  ASSERT_EQ(::read(say[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'y');
+  EXPECT_EQ(::read(say[0], &answer, 1), 0);  // the job has ended
+  EXPECT_EQ(::access(path.c_str(), F_OK), 0);
+  // The job is still leaving its group for a moment.
+  for (int i = 0; i < 100 && ::access(path.c_str(), F_OK) == 0; ++i) {
+    EXPECT_EQ(confined(refuse_full(Method::automatic)), 0);
+  }
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
 }
 
 TEST(apply, without_a_request_nothing_is_read_or_done) {

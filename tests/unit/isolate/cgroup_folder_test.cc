@@ -39,6 +39,12 @@ class Group : public testing::TestWithParam<bool> {
     parent_ = folder_of(GetParam());
     CORRAL_NEEDS(GetParam() ? "cgroup1" : "cgroup2", !parent_.empty(),
                  "no cgroup that we may make groups in");
+    // A parent of our own: other starts remove stale groups where they find them.
+    parent_ += "/test-corral-" + std::to_string(::getpid());
+    ASSERT_EQ(::mkdir(parent_.c_str(), 0755), 0);
+  }
+  void TearDown() override {
+    if (!parent_.empty()) ::rmdir(parent_.c_str());
   }
   std::string parent_;
 };
