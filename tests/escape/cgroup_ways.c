@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leaving the cgroup, or taking its device rules away. Where the process is in no group of its own
 // these come down to a plain open.
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>

@@ -314,6 +314,20 @@ void remove_stale() {
   }
 }
 
+// The cgroup that the run of that process made.
+std::string group_of(pid_t launcher) {
+  for (const bool v1 : {false, true}) {
+    Column column;
+    column.cgroup1 = v1;
+    const std::string folder = group_above(column);
+    const auto names = list_folder(folder);
+    if (folder.empty() || !names) continue;
+    for (const std::string& name : *names)
+      if (name.starts_with("corral-" + std::to_string(launcher) + "-")) return folder + "/" + name;
+  }
+  return {};
+}
+
 bool copy_program(const char* from, const std::string& to, mode_t mode) {
   std::error_code error;
   std::filesystem::copy_file(from, to, error);
@@ -373,7 +387,7 @@ Ended run(const Ground& ground, const Column& column, Setup setup,
           const std::vector<std::string>& argv) {
   int ends[2];
   if (!ground.restore() || ::pipe2(ends, O_CLOEXEC) != 0)
-    return {.status = {}, .message = std::strerror(errno), .left = {}};
+    return {.status = {}, .message = std::strerror(errno), .left = {}, .lasting_group = {}};
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::close(ends[0]);
@@ -384,28 +398,13 @@ Ended run(const Ground& ground, const Column& column, Setup setup,
   ::close(ends[0]);
   int status = 0;
   ::waitpid(pid, &status, 0);
-  Ended ended{.status = {}, .message = text, .left = {}};
+  Ended ended{.status = {}, .message = text, .left = {}, .lasting_group = group_of(pid)};
   const std::vector<std::string_view> lines = split(text, '\n');
   if (lines.front() == "started" && WIFEXITED(status)) ended.status = WEXITSTATUS(status);
   for (const std::string_view line : lines)
     if (line.starts_with("left "))
       ended.left.push_back(parse_number<pid_t>(line.substr(5)).value_or(0));
   return ended;
-}
-
-std::vector<std::string> abandoned_groups() {
-  std::vector<std::string> found;
-  for (const bool v1 : {false, true}) {
-    Column column;
-    column.cgroup1 = v1;
-    const std::string folder = group_above(column);
-    const auto names = list_folder(folder);
-    if (folder.empty() || !names) continue;
-    for (const std::string& name : *names)
-      if (name.starts_with("corral-") && is_gone(split(name, '-')[1]))
-        found.push_back(folder + "/" + name);
-  }
-  return found;
 }
 
 }  // namespace corral::escape

@@ -77,7 +77,8 @@ struct Ended {
   // Exit status of the program; nullopt: it was never started, and `message` says why.
   std::optional<int> status;
   std::string message;
-  std::vector<pid_t> left;  // processes that were still in the cgroup
+  std::vector<pid_t> left;    // processes that were still in the cgroup
+  std::string lasting_group;  // the run's cgroup, when it is still there
 };
 
 // Runs `argv` (argv[0] a path) in the column. `refuse` false confines nothing.
@@ -86,8 +87,5 @@ Ended run(const Ground& ground, const Column& column, Setup setup,
 
 // The name of the node as the set-up makes it reachable: the node's own, or the alias.
 std::string path_for(const Ground& ground, Setup setup);
-
-// corral-* groups of processes that are gone, where runs make theirs.
-std::vector<std::string> abandoned_groups();
 
 }  // namespace corral::escape

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tries to get at a refused device node: `escape WAY PATH`. Run inside a confinement by
 // escape_test, which also makes what a way needs outside. `escape list` names the ways.
-#define _GNU_SOURCE
 #include "escape.h"
 
 #include <errno.h>

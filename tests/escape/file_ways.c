@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening the node by name, link, handle or number.
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>

@@ -119,6 +119,7 @@ TEST_P(Life, goes_on) {
     const Ended ended = sh(ground, column, work.script);
     EXPECT_EQ(ended.status.value_or(-1), 0) << work.name << ": " << ended.message;
     EXPECT_TRUE(ended.left.empty()) << work.name;
+    EXPECT_EQ(ended.lasting_group, "") << work.name;
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mounts, namespaces and roots. All mounting is done in a mount namespace of the attempt's own.
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>

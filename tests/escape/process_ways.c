@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes outside, and what the caller left open. escape_test makes both and says where they are:
 // ESCAPE_HELPER_PID, _ADDRESS and _FD for the helper, ESCAPE_FD for a descriptor.
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
