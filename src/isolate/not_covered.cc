@@ -20,14 +20,14 @@ std::string_view base_name(std::string_view path) {
 void name_root(Plan& plan, const Host& host) {
   if (!host.root || plan.layers.empty()) return;
   if (plan.tight)
-    plan.not_covered.emplace_back(
+    plan.general_limits.emplace_back(
         "the job runs as root: the ways out that are known are closed, but root can do more "
         "(kernel "
         "modules, /proc/sys)");
   else if (plan.has(Layer::landlock))
-    plan.not_covered.emplace_back("the job runs as root, which can do more than open files");
+    plan.general_limits.emplace_back("the job runs as root, which can do more than open files");
   else
-    plan.not_covered.emplace_back(
+    plan.general_limits.emplace_back(
         "the job runs as root and could leave its cgroup; --tight closes the ways that are known");
 }
 
@@ -60,7 +60,7 @@ void name_nodes(Plan& plan, const Request& request, const Host& host) {
         "an open in mode 3 passes Landlock, and this kernel has no seccomp filters: accidents are "
         "stopped, intent is not");
   if (by_path_only && !host.alias_search_complete)
-    plan.not_covered.emplace_back(
+    plan.general_limits.emplace_back(
         "a second node of the same number deep outside /dev, which only root can make, was not "
         "searched for");
   const bool lacks_drm = request.allowed.requested &&
@@ -84,7 +84,7 @@ void name_nodes(Plan& plan, const Request& request, const Host& host) {
 
 void name_what_is_not_covered(Plan& plan, const Request& request, const Host& host) {
   if (plan.enforced == "none") {
-    plan.not_covered.emplace_back(
+    plan.general_limits.emplace_back(
         "nothing is enforced: the variables are set, and the job may change them");
     return;
   }

@@ -76,8 +76,9 @@ struct Plan {
   std::vector<RefusedNode> refused{};  // empty: nothing to refuse
   std::vector<AllowedNode> allowed{};
   std::vector<Setting> environment{};
-  std::vector<std::string> not_covered{};  // ways out that stay, one sentence each
-  std::vector<std::string> notes{};        // side effects and degradations worth a line
+  std::vector<std::string> not_covered{};     // ways out that are open here, one sentence each
+  std::vector<std::string> general_limits{};  // ways out that any such promise leaves open
+  std::vector<std::string> notes{};           // side effects and degradations worth a line
 
   // For the layers that need them.
   unsigned landlock_abi = 0;

@@ -78,7 +78,9 @@ std::string describe(const Plan& plan) {
   lines.clear();
   for (const Setting& s : plan.environment) lines.push_back(s.name + "=" + s.value);
   add_section(text, "environment", lines);
-  add_section(text, "not covered", plan.not_covered);
+  std::vector<std::string> holes = plan.not_covered;
+  holes.insert(holes.end(), plan.general_limits.begin(), plan.general_limits.end());
+  add_section(text, "not covered", holes);
   add_section(text, "notes", plan.notes);
   return text;
 }
@@ -97,11 +99,17 @@ nlohmann::json to_json(const Plan& plan) {
   for (const AllowedNode& a : plan.allowed) allowed.push_back({{"path", a.path}, {"why", a.why}});
   nlohmann::json environment = nlohmann::json::object();
   for (const Setting& s : plan.environment) environment[s.name] = s.value;
-  return {{"enforced", plan.enforced},   {"layers", layer_texts(plan)},
-          {"requested", plan.requested}, {"tight", plan.tight},
-          {"as_root", plan.as_root},     {"no_new_privs", plan.no_new_privs},
-          {"refused", refused},          {"allowed", allowed},
-          {"environment", environment},  {"not_covered", plan.not_covered},
+  return {{"enforced", plan.enforced},
+          {"layers", layer_texts(plan)},
+          {"requested", plan.requested},
+          {"tight", plan.tight},
+          {"as_root", plan.as_root},
+          {"no_new_privs", plan.no_new_privs},
+          {"refused", refused},
+          {"allowed", allowed},
+          {"environment", environment},
+          {"not_covered", plan.not_covered},
+          {"general_limits", plan.general_limits},
           {"notes", plan.notes}};
 }
 

@@ -264,7 +264,7 @@ TEST(plan, auto_never_falls_to_the_variable_unasked) {
   request.allow_unenforced = true;
   const Plan plan = planned(request, host);
   EXPECT_EQ(plan.enforced, "none");
-  EXPECT_TRUE(says(plan.not_covered, "nothing is enforced"));
+  EXPECT_TRUE(says(plan.general_limits, "nothing is enforced"));
   EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "GPU-1aaa");
 }
 
@@ -306,7 +306,7 @@ TEST(plan, ways_out_by_other_processes_are_named) {
   const Plan plan = planned(request, host);
   EXPECT_TRUE(says(plan.not_covered, "/usr/bin/docker"));
   EXPECT_TRUE(says(plan.not_covered, "MPS"));
-  EXPECT_TRUE(says(plan.not_covered, "as root"));
+  EXPECT_TRUE(says(plan.general_limits, "as root"));
 }
 
 TEST(plan, drm_nodes_without_a_gpu_are_named) {
