@@ -68,7 +68,7 @@ Json processes(const snapshot::GpuRun& gpu) {
 Json gpus(const Run& run) {
   Json list = Json::array();
   for (const snapshot::GpuRun& gpu : run.gpus) {
-    const GpuNumbers n = numbers(gpu);
+    const GpuNumbers n = numbers(run, gpu);
     list.push_back({{"index", gpu.gpu.index},
                     {"uuid", gpu.gpu.uuid},
                     {"pci", gpu.gpu.pci.text()},
@@ -162,6 +162,12 @@ Json orphans(const Run& run) {
   return list;
 }
 
+Json notes(const Run& run) {
+  Json list = run.notes;
+  for (const std::string& remark : run.remarks) list.push_back(remark);
+  return list;
+}
+
 }  // namespace
 
 std::string run_json(const Run& run, const rules::Verdict& verdict) {
@@ -180,6 +186,7 @@ std::string run_json(const Run& run, const rules::Verdict& verdict) {
       {"as_root", confinement.as_root},
       {"refused", confinement.refused},
       {"not_covered", confinement.not_covered},
+      {"general_limits", confinement.general_limits},
       {"allowed", allowed(run)},
       {"gpus", gpus(run)},
       {"contexts", contexts(run)},
@@ -188,7 +195,7 @@ std::string run_json(const Run& run, const rules::Verdict& verdict) {
       {"not_checked", not_checked(verdict)},
       {"orphans", orphans(run)},
       {"coverage", coverage(run)},
-      {"notes", run.notes}};
+      {"notes", notes(run)}};
   // Process names are any bytes: what is not UTF-8 is replaced, never an exception.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

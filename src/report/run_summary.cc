@@ -10,12 +10,27 @@
 
 namespace corral::report {
 
-GpuNumbers numbers(const snapshot::GpuRun& gpu) {
+namespace {
+
+std::optional<double> power_before_w(const snapshot::Run& run,
+                                     const std::vector<snapshot::Sample>& samples) {
+  const snapshot::Sample& first = samples.front();
+  const auto made_by_then = [&](const snapshot::Context& c) { return c.time_s <= first.time_s; };
+  if (first.time_s > 0 &&
+      (first.time_s > kStillBeforeS || std::ranges::any_of(run.contexts, made_by_then)))
+    return std::nullopt;
+  const sample::Summary before =
+      sample::summarize(samples, first.time_s, std::max(first.time_s, 0.0));
+  if (!before.power_w) return std::nullopt;
+  return before.power_w->mean;
+}
+
+}  // namespace
+
+GpuNumbers numbers(const snapshot::Run& run, const snapshot::GpuRun& gpu) {
   GpuNumbers out;
   if (gpu.samples.empty()) return out;
-  const sample::Summary before =
-      sample::summarize(gpu.samples, std::min(gpu.samples.front().time_s, 0.0), 0);
-  if (before.power_w) out.power_before_w = before.power_w->mean;
+  out.power_before_w = power_before_w(run, gpu.samples);
   const sample::Summary during =
       sample::summarize(gpu.samples, 0, std::max(gpu.samples.back().time_s, 0.0));
   if (during.memory_used_bytes) {

@@ -18,9 +18,14 @@ struct GpuNumbers {
   std::optional<double> sm_clock_mean_mhz;
 };
 
-// Minimum, maximum and mean over the samples of the job's time (time_s >= 0); "before" is the last
-// earlier one.
-GpuNumbers numbers(const snapshot::GpuRun& gpu);
+// A first reading that was taken by then shows the GPU as it was before the job: cuInit takes 80 ms
+// and more, and the context after it another 105 (H200, driver 580.159).
+inline constexpr double kStillBeforeS = 0.1;
+
+// Minimum, maximum and mean over the samples of the job's time (time_s >= 0). "Before" is the mean
+// of the earlier ones; without any it is the first sample, when that was taken by kStillBeforeS and
+// before the job's first context on any GPU.
+GpuNumbers numbers(const snapshot::Run& run, const snapshot::GpuRun& gpu);
 
 // Whether the job used this GPU: yes by a context in the traces or a process of the job in NVML's
 // list. No where the kernel refused it, or where every process was observed. That NVML, asked once

@@ -119,7 +119,7 @@ std::string trouble(const GpuRun& gpu) {
 }
 
 void gpu_line(const Run& run, const GpuRun& gpu, Writer& w) {
-  const GpuNumbers n = numbers(gpu);
+  const GpuNumbers n = numbers(run, gpu);
   const std::optional<bool> used = touched(run, gpu);
   std::string state = "given";
   if (!gpu.allowed && run.confinement.requested)
@@ -136,13 +136,13 @@ void gpu_line(const Run& run, const GpuRun& gpu, Writer& w) {
 }
 
 // On a machine of many GPUs the untouched ones share a line.
-void untouched_line(const std::vector<const GpuRun*>& gpus, Writer& w) {
+void untouched_line(const Run& run, const std::vector<const GpuRun*>& gpus, Writer& w) {
   std::vector<unsigned> numbers_of;
   std::uint64_t swing = 0;
   bool memory_known = true;
   for (const GpuRun* gpu : gpus) {
     numbers_of.push_back(gpu->gpu.index);
-    const GpuNumbers n = numbers(*gpu);
+    const GpuNumbers n = numbers(run, *gpu);
     if (n.memory_min_bytes)
       swing = std::max(swing, *n.memory_max_bytes - *n.memory_min_bytes);
     else
@@ -158,7 +158,7 @@ void gpu_lines(const Run& run, Writer& w) {
     if (!gpu.allowed && touched(run, gpu) == false && gpu.state.empty() && gpu.contexts)
       quiet.push_back(&gpu);
   const bool together = quiet.size() > 2;
-  if (together) untouched_line(quiet, w);
+  if (together) untouched_line(run, quiet, w);
   for (const GpuRun& gpu : run.gpus)
     if (!together || std::ranges::find(quiet, &gpu) == quiet.end()) gpu_line(run, gpu, w);
 }
@@ -212,13 +212,16 @@ std::string run_text(const Run& run, const rules::Verdict& verdict, TextStyle st
          run.duration_s, plain_promise(run, w));
   gpu_lines(run, w);
   for (const std::string& hole : run.confinement.not_covered) w.line("not covered: {}", hole);
+  if (style.verbose)
+    for (const std::string& limit : run.confinement.general_limits) w.line("not covered: {}", limit);
   findings(verdict, style, w);
   if (run.coverage.records_lost > 0)
     w.line("{} trace records were lost", run.coverage.records_lost);
   for (const std::string& note : run.notes) w.line("note: {}", printable(note));
-  if (style.verbose)
-    for (const rules::NotChecked& rule : verdict.not_checked)
-      w.line("not checked: {}: {}", rule.id, rule.why);
+  if (!style.verbose) return w.take();
+  for (const std::string& remark : run.remarks) w.line("note: {}", printable(remark));
+  for (const rules::NotChecked& rule : verdict.not_checked)
+    w.line("not checked: {}: {}", rule.id, rule.why);
   return w.take();
 }
 

@@ -46,23 +46,42 @@ JobRun clean_run() {
                      .as_root = true,
                      .visible_devices = "GPU-1",
                      .refused = {"/dev/nvidia0"},
-                     .not_covered = {}};
+                     .not_covered = {},
+                     .general_limits = {}};
   return run;
 }
 
 TEST(numbers, the_time_before_the_job_is_not_in_the_mean) {
-  const GpuNumbers n = numbers(gpu(0, false));
+  const GpuNumbers n = numbers(clean_run(), gpu(0, false));
   EXPECT_DOUBLE_EQ(*n.power_before_w, 77.0);
   EXPECT_DOUBLE_EQ(*n.power_mean_w, 79.0);
   EXPECT_EQ(*n.memory_min_bytes, 615 * kMiB);
   EXPECT_EQ(*n.memory_max_bytes, 617 * kMiB);
 }
 
+TEST(numbers, a_first_reading_right_after_the_start_is_from_before_the_jobs_contexts) {
+  GpuRun late = gpu(0, false);
+  late.samples.erase(late.samples.begin());
+  late.samples.front().time_s = 0.04;
+  JobRun run = clean_run();
+  EXPECT_EQ(numbers(run, late).power_before_w, 78.0);
+  EXPECT_DOUBLE_EQ(*numbers(run, late).power_mean_w, (78.0 * 0.16 + 80.0 * 0.1) / 0.26)
+      << "it is in the job's time, too";
+  run.contexts.resize(1);
+  run.contexts[0].time_s = 0.05;
+  EXPECT_EQ(numbers(run, late).power_before_w, 78.0);
+  run.contexts[0].time_s = 0.03;
+  EXPECT_EQ(numbers(run, late).power_before_w, std::nullopt) << "the job was there first";
+  run.contexts.clear();
+  late.samples.front().time_s = 0.11;
+  EXPECT_EQ(numbers(run, late).power_before_w, std::nullopt) << "too late to know";
+}
+
 TEST(numbers, what_was_not_read_is_unknown_and_not_zero) {
   GpuRun quiet = gpu(0, false);
   for (Sample& sample : quiet.samples)
     sample = {.time_s = sample.time_s, .memory_used_bytes = {}, .power_w = {}, .sm_clock_mhz = {}};
-  const GpuNumbers n = numbers(quiet);
+  const GpuNumbers n = numbers(clean_run(), quiet);
   EXPECT_FALSE(n.power_mean_w || n.power_before_w || n.memory_min_bytes || n.sm_clock_mean_mhz);
 }
 
@@ -101,6 +120,16 @@ TEST(text, a_clean_run_takes_three_lines_on_two_gpus) {
   EXPECT_EQ(std::ranges::count(text, '\n'), 3) << text;
   EXPECT_NE(text.find("could not open GPU 0 (cgroup v2, as root)"), std::string::npos) << text;
   EXPECT_NE(text.find("GPU 0 untouched: 0 contexts"), std::string::npos) << text;
+}
+
+TEST(text, a_remark_is_for_those_who_ask) {
+  JobRun run = clean_run();
+  run.remarks = {"too short"};
+  EXPECT_EQ(run_text(run, {}, {}).find("too short"), std::string::npos);
+  EXPECT_NE(run_text(run, {}, {.color = false, .verbose = true}).find("note: too short"),
+            std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(run_json(run, {}))["notes"],
+            nlohmann::json::array({"too short"}));
 }
 
 TEST(text, many_untouched_gpus_share_a_line) {
