@@ -75,7 +75,11 @@ int main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return corral::cli::main(argc, argv);
+    const int code = corral::cli::main(argc, argv);
+    // A thread may be left in NVML (sample/sampler): exit(3) would wait for its dlopen and take the
+    // library down under it. All that ends with the program has ended by now.
+    std::fflush(nullptr);
+    ::_exit(code);
   } catch (const std::exception& error) {
     // Memory, and bugs: expected failures are values.
     fmt::print(stderr, "corral: {}\n", error.what());

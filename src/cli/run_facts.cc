@@ -29,7 +29,8 @@ snapshot::Run planned_run(const gpu::Inventory& inventory, const isolate::Plan& 
                      .as_root = plan.as_root,
                      .visible_devices = {},
                      .refused = {},
-                     .not_covered = plan.not_covered};
+                     .not_covered = plan.not_covered,
+                     .general_limits = plan.general_limits};
   for (const isolate::Setting& setting : plan.environment)
     if (setting.name == "CUDA_VISIBLE_DEVICES") run.confinement.visible_devices = setting.value;
   if (plan.enforced != "none")
@@ -56,6 +57,7 @@ void add_samples(sample::Sampled sampled, snapshot::Run& run) {
   for (sample::GpuSamples& samples : sampled.gpus)
     if (samples.gpu < run.gpus.size()) sample::hand_over(std::move(samples), run.gpus[samples.gpu]);
   run.notes.insert(run.notes.end(), sampled.notes.begin(), sampled.notes.end());
+  run.remarks.insert(run.remarks.end(), sampled.remarks.begin(), sampled.remarks.end());
 }
 
 void add_processes(const std::vector<launch::SeenProcess>& seen,

@@ -53,8 +53,8 @@ struct Inventory {
   Source source = Source::none;
   std::string driver_version;  // "580.159.04"; empty when unknown
   bool simulated = false;      // the machine of sim/: every output says so
-  // In /proc/driver/nvidia but not shown to this process by NVML (existing confinement), or
-  // excluded by the driver. They have no number and cannot be selected.
+  // In /proc/driver/nvidia but closed to this process, so that NVML does not show them to it either
+  // (existing confinement), or excluded by the driver. They have no number and cannot be selected.
   std::vector<Gpu> hidden;
   std::vector<std::string>
       notes;  // degradations by name: "NVML: library not found; read /proc/driver/nvidia"

@@ -4,6 +4,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -190,6 +193,10 @@ void add_host_facts(const host::Root& hardware, Gpu& gpu, std::vector<std::strin
   if (const auto node = host::numa_node(hardware, gpu.pci)) gpu.numa_node = *node;
 }
 
+void number(Inventory& inventory) {
+  for (unsigned i = 0; i < inventory.gpus.size(); ++i) inventory.gpus[i].index = i;
+}
+
 // Whether an open() that failed with `error` was stopped before the driver saw it; nullopt: the
 // failure is ours.
 std::optional<bool> permitted(int error) {
@@ -207,6 +214,35 @@ std::optional<bool> permitted(int error) {
     default:  // EIO, ENODEV, ENXIO, EBUSY: the driver's own answer
       return true;
   }
+}
+
+// Whether AppArmor confines this process. It is asked about paths at open only.
+bool has_apparmor_profile() {
+  const auto label = read_file("/proc/self/attr/apparmor/current");
+  return label && trim(*label) != "unconfined";
+}
+
+// Whether something may refuse to open nodes that access(2) does not hear of. That call asks the
+// owner and mode, the device rules of the cgroup and SELinux (all of them in inode_permission() of
+// the kernel). Landlock is asked at open only, and the kernel does not tell who is in a domain, but
+// whoever enters one must have no_new_privs, which stays. A process with CAP_SYS_ADMIN may enter
+// without: its GPUs are then counted too many, and selecting such a one fails in the self-test
+// before the job starts.
+bool opening_may_differ() {
+  return ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0 || has_apparmor_profile();
+}
+
+bool is_on_nodev_mount(const std::string& path) {
+  struct statvfs mount{};
+  return ::statvfs(path.c_str(), &mount) != 0 || (mount.f_flag & ST_NODEV) != 0;
+}
+
+std::optional<bool> probe_node(const std::string& node, bool always_open) {
+  if (::faccessat(AT_FDCWD, node.c_str(), R_OK | W_OK, AT_EACCESS) != 0) return permitted(errno);
+  if (!always_open && !is_on_nodev_mount(node)) return true;
+  // O_NONBLOCK: the driver then answers before it has started a sleeping GPU.
+  const auto fd = open_file(node, O_RDWR | O_NONBLOCK);
+  return fd ? true : permitted(fd.error().sys);
 }
 
 }  // namespace
@@ -239,19 +275,28 @@ Inventory read_inventory(const host::Root& hardware, const Nvml* nvml) {
       if (capabilities) add_mig_nodes(*capabilities, have_nvml, gpu);
     }
   }
-  for (unsigned i = 0; i < inventory.gpus.size(); ++i) inventory.gpus[i].index = i;
+  number(inventory);
   return inventory;
 }
 
 void probe_access(Inventory& inventory) {
-  for (std::vector<Gpu>* list : {&inventory.gpus, &inventory.hidden}) {
-    for (Gpu& gpu : *list) {
-      if (gpu.node.empty()) continue;
-      // O_NONBLOCK: the driver then answers before it has started a sleeping GPU.
-      const auto fd = open_file(gpu.node, O_RDWR | O_NONBLOCK);
-      gpu.accessible = fd ? true : permitted(fd.error().sys);
-    }
+  const bool always_open = opening_may_differ();
+  for (std::vector<Gpu>* list : {&inventory.gpus, &inventory.hidden})
+    for (Gpu& gpu : *list)
+      if (!gpu.node.empty()) gpu.accessible = probe_node(gpu.node, always_open);
+}
+
+void hide_closed(Inventory& inventory) {
+  const auto closed = std::ranges::stable_partition(
+      inventory.gpus, [](const Gpu& gpu) { return gpu.accessible != false; });
+  for (Gpu& gpu : closed) {
+    gpu.trouble = "its node cannot be opened";
+    gpu.index = 0;
+    inventory.hidden.push_back(std::move(gpu));
   }
+  inventory.gpus.erase(closed.begin(), closed.end());
+  std::ranges::sort(inventory.hidden, {}, &Gpu::pci);
+  number(inventory);
 }
 
 }  // namespace corral::gpu

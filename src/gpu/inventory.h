@@ -13,7 +13,14 @@ namespace corral::gpu {
 // handles wakes sleeping GPUs. Node paths are under `hardware`.
 Inventory read_inventory(const host::Root& hardware, const Nvml* nvml);
 
-// Sets `accessible` of every GPU whose node is known by opening the node as a CUDA process would.
+// Sets `accessible` of every GPU whose node is known: whether a process started as this one may
+// open the node. The node itself is opened only where access(2) cannot tell, because an open can
+// start a sleeping GPU.
 void probe_access(Inventory& inventory);
+
+// Numbers GPUs of Source::proc as NVML does for this process: those that are known to be closed to
+// it go to `hidden`, and the others close up (measured on driver 580.159 with a node refused by a
+// cgroup and by Landlock).
+void hide_closed(Inventory& inventory);
 
 }  // namespace corral::gpu

@@ -2,6 +2,9 @@
 // Finding and opening the machine.
 #include "gpu/machine.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -9,6 +12,21 @@
 #include "gpu/inventory.h"
 
 namespace corral::gpu {
+namespace {
+
+// Whether a selection can be made, numbered and confined without asking NVML.
+bool needs_no_nvml(const Inventory& inventory) {
+  const auto is_whole = [](const Gpu& gpu) {
+    // NVML makes nodes that are not there yet. The UUIDs of MIG instances only it knows.
+    return !gpu.uuid.empty() && !gpu.name.empty() && gpu.mig.empty() && !gpu.node.empty() &&
+           ::access(gpu.node.c_str(), F_OK) == 0;
+  };
+  // Without notes: nothing was left out or unreadable.
+  return inventory.source == Inventory::Source::proc && !inventory.gpus.empty() &&
+         inventory.notes.empty() && std::ranges::all_of(inventory.gpus, is_whole);
+}
+
+}  // namespace
 
 Machine find_machine() {
   const char* folder = std::getenv("CORRAL_SIM");
@@ -21,13 +39,23 @@ Machine find_machine() {
 OpenedMachine open_machine() {
   OpenedMachine out;
   out.machine = find_machine();
-  const SignalsBlocked blocked;
-  auto nvml = Nvml::open();
-  if (nvml) out.nvml = *nvml;
-  out.inventory = read_inventory(out.machine.hardware, out.nvml.get());
-  if (!nvml) out.inventory.notes.push_back(nvml.error().what);
+  out.inventory = read_inventory(out.machine.hardware, nullptr);
+  if (needs_no_nvml(out.inventory)) {
+    probe_access(out.inventory);
+    hide_closed(out.inventory);
+    out.nvml = [] { return Nvml::open(); };
+  } else {
+    const SignalsBlocked blocked;
+    const auto nvml = Nvml::open();
+    out.inventory = read_inventory(out.machine.hardware, nvml ? nvml->get() : nullptr);
+    probe_access(out.inventory);
+    out.nvml_open = nvml.has_value();
+    if (nvml)
+      out.nvml = [nvml] { return nvml; };
+    else
+      out.inventory.notes.push_back(nvml.error().what);
+  }
   out.inventory.simulated = out.machine.simulated;
-  probe_access(out.inventory);
   return out;
 }
 

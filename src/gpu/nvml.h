@@ -113,6 +113,9 @@ class Nvml {
   std::unique_ptr<const Functions> functions_;
 };
 
+// Opens NVML, or gives the one that is open already.
+using NvmlOpener = std::function<Result<std::shared_ptr<const Nvml>>()>;
+
 // The size of one entry of a process list that NVML wrote into `buffer`, which was full of
 // `canary` before; nullopt when it fits none of the layouts that drivers have shipped under one
 // name: 16 bytes (v1), 24 (v2), 32 (driver 535.43 to 535.86), 40. `expected` wins where two fit.

@@ -86,8 +86,8 @@ Found read_fast(const gpu::Nvml& nvml, Source& source) {
 }  // namespace
 
 struct Sampler::Shared {
-  Shared(std::shared_ptr<const gpu::Nvml> library, const gpu::Inventory& inventory, Options given)
-      : nvml(std::move(library)),
+  Shared(gpu::NvmlOpener opener, const gpu::Inventory& inventory, Options given)
+      : open_nvml(std::move(opener)),
         options(std::move(given)),
         gpus(inventory.gpus),
         sources(gpus.size()),
@@ -97,31 +97,53 @@ struct Sampler::Shared {
   }
 
   // Before the thread, unchanged by it.
-  const std::shared_ptr<const gpu::Nvml> nvml;
+  const gpu::NvmlOpener open_nvml;
   const Options options;
   const std::vector<gpu::Gpu> gpus;
 
   // The thread's own until it is done; never waited for.
+  std::shared_ptr<const gpu::Nvml> nvml;
   std::vector<Source> sources;
   std::vector<GpuProcesses> processes;
   ProcessBook book;
 
   std::thread thread;
+  Clock::time_point started;
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   bool stopping = false;
+  bool asked = false;  // NVML was: from here on the thread may be stuck in it
   bool read_once = false;
   bool done = false;
+  std::string failure;  // why NVML could not be opened
   std::vector<Filed> filed;
 
-  void run();
+  void run(std::chrono::nanoseconds delay);
+  bool open(std::chrono::nanoseconds delay);
+  void sample();
   void open_devices();
   void fast_round();
   void slow_round();
   void file(std::size_t i, const Found& found);
   GpuSamples samples_of(std::size_t i, std::int64_t start_ns) const;
 };
+
+// false: there will be no readings.
+bool Sampler::Shared::open(std::chrono::nanoseconds delay) {
+  {
+    std::unique_lock lock(mutex);
+    if (changed.wait_for(lock, delay, [this] { return stopping; })) return false;
+    asked = true;
+  }
+  auto opened = open_nvml();
+  const std::lock_guard lock(mutex);
+  if (opened)
+    nvml = *std::move(opened);
+  else
+    failure = opened.error().what;
+  return nvml && !stopping;
+}
 
 void Sampler::Shared::open_devices() {
   for (std::size_t i = 0; i < gpus.size(); ++i) {
@@ -180,8 +202,7 @@ void Sampler::Shared::slow_round() {
   }
 }
 
-void Sampler::Shared::run() {
-  ::pthread_setname_np(::pthread_self(), "corral-sample");
+void Sampler::Shared::sample() {
   open_devices();
   auto next_fast = Clock::now();
   auto next_slow = next_fast;
@@ -200,6 +221,11 @@ void Sampler::Shared::run() {
     if (last) break;
     last = changed.wait_until(lock, next_fast, [this] { return stopping; });
   }
+}
+
+void Sampler::Shared::run(std::chrono::nanoseconds delay) {
+  ::pthread_setname_np(::pthread_self(), "corral-sample");
+  if (open(delay)) sample();
   const std::lock_guard lock(mutex);
   done = true;
   changed.notify_all();
@@ -213,54 +239,66 @@ GpuSamples Sampler::Shared::samples_of(std::size_t i, std::int64_t start_ns) con
   out.processes = from.processes.processes();
   out.process_list_known = from.process_list_known;
   out.job_memory_peak_bytes = from.processes.job_memory_peak_bytes();
-  out.state = nvml ? from.state : "not available: no NVML";
+  out.state = open_nvml && failure.empty() ? from.state : "not available: no NVML";
   return out;
 }
 
-Sampler::Sampler(std::shared_ptr<const gpu::Nvml> nvml, const gpu::Inventory& inventory,
-                 Options options)
+Sampler::Sampler(gpu::NvmlOpener nvml, const gpu::Inventory& inventory, Options options)
     : shared_(std::make_shared<Shared>(std::move(nvml), inventory, std::move(options))) {}
 
 Sampler::~Sampler() { finish(); }
 
-void Sampler::start() {
-  if (!shared_->nvml || shared_->thread.joinable()) return;
+void Sampler::start(std::chrono::nanoseconds delay) {
+  if (!shared_->open_nvml || shared_->gpus.empty() || shared_->thread.joinable()) return;
   const SignalsBlocked blocked;  // signals are for the launcher's thread
-  shared_->thread = std::thread([shared = shared_] { shared->run(); });
+  shared_->started = Clock::now();
+  shared_->thread = std::thread([shared = shared_, delay] { shared->run(delay); });
 }
 
 bool Sampler::before() {
   start();
-  if (!shared_->nvml) return false;
+  if (!shared_->thread.joinable()) return shared_->gpus.empty();
   std::unique_lock lock(shared_->mutex);
-  return shared_->changed.wait_for(lock, shared_->options.patience,
-                                   [this] { return shared_->read_once; });
+  shared_->changed.wait_for(lock, shared_->options.patience,
+                            [this] { return shared_->read_once || shared_->done; });
+  return shared_->read_once;
 }
 
-// false: the thread had to be left behind.
-bool Sampler::finish() {
+Sampler::Ending Sampler::finish() {
+  if (!shared_->thread.joinable()) return Ending::complete;
   std::unique_lock lock(shared_->mutex);
   shared_->stopping = true;
   shared_->changed.notify_all();
-  if (!shared_->thread.joinable()) return true;
-  if (!shared_->changed.wait_for(lock, shared_->options.patience,
-                                 [this] { return shared_->done; })) {
-    shared_->thread.detach();
-    return false;
+  const bool comes_back = shared_->read_once || !shared_->asked;
+  const auto limit = comes_back ? shared_->options.patience : std::chrono::nanoseconds{};
+  if (shared_->changed.wait_for(lock, limit, [this] { return shared_->done; })) {
+    lock.unlock();
+    shared_->thread.join();
+    const bool all_said = shared_->read_once || !shared_->failure.empty();
+    return all_said ? Ending::complete : Ending::too_short;
   }
-  lock.unlock();
-  shared_->thread.join();
-  return true;
+  shared_->thread.detach();
+  const bool had_time = Clock::now() - shared_->started >= shared_->options.patience;
+  return comes_back || had_time ? Ending::not_answering : Ending::too_short;
 }
 
 Sampled Sampler::stop(std::int64_t start_ns) {
   Sampled out;
-  if (!finish())
-    out.notes.push_back(
-        fmt::format("NVML did not answer for {:.1f} s: the last readings are missing",
-                    std::chrono::duration<double>(shared_->options.patience).count()));
+  switch (finish()) {
+    case Ending::complete:
+      break;
+    case Ending::not_answering:
+      out.notes.push_back(
+          fmt::format("NVML did not answer for {:.1f} s: readings are missing",
+                      std::chrono::duration<double>(shared_->options.patience).count()));
+      break;
+    case Ending::too_short:
+      out.remarks.emplace_back("the job ended before NVML had read every GPU once");
+      break;
+  }
   const Shared& shared = *shared_;
   const std::lock_guard lock(shared_->mutex);
+  if (!shared.failure.empty()) out.notes.push_back(shared.failure);
   for (std::size_t i = 0; i < shared.gpus.size(); ++i) {
     out.gpus.push_back(shared.samples_of(i, start_ns));
     for (const std::string& note : shared.filed[i].notes)

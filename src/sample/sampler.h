@@ -2,9 +2,19 @@
 // Reads every GPU in a thread of its own while a job runs: memory, power and clock fast, process
 // lists slowly.
 //
+// The thread opens NVML itself. Two H200 take 14 ms for that and as long again for their handles
+// (driver 580.159), and a job that is started in the meantime does not wait for them. The first
+// reading then comes some 45 ms after the job's start and still shows the GPUs as they were before
+// it: cuInit alone takes 80 ms and more, and only after it a job can have a context.
+// (report/run_summary says up to when a first reading is taken for that.) The job must be started
+// before the thread is: NVML opens GPU nodes without close-on-exec, and a fork beside a thread in
+// dlopen asks for trouble.
+//
 // NVML calls can hang (a lost GPU, a driver bug), and so can /proc/PID of a process that hangs in
 // the driver. The thread may then never come back: nobody waits for it without a limit, it holds no
-// lock while it reads, and everything that it touches is shared with it and outlives us.
+// lock while it reads, and everything that it touches is shared with it and outlives us. A program
+// that has left it behind must end with _exit(2): exit(3) would wait for a dlopen that is under way
+// and then take NVML down under the thread.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +36,8 @@ namespace corral::sample {
 struct Options {
   std::chrono::nanoseconds fast_interval = std::chrono::milliseconds(100);
   std::chrono::nanoseconds slow_interval = std::chrono::seconds(1);
-  // How long before() and stop() wait for an NVML that does not answer.
+  // How long before() and stop() wait for an NVML that does not answer. stop() waits only for one
+  // that has answered before.
   std::chrono::nanoseconds patience = std::chrono::seconds(2);
   // A GPU's process is the job's when it descends from this one (Corral, a subreaper); 0: none is.
   pid_t job_ancestor = 0;
@@ -48,32 +59,40 @@ struct GpuSamples {
 struct Sampled {
   std::vector<GpuSamples> gpus;    // one for each GPU of the inventory, in its order
   std::vector<std::string> notes;  // "GPU 0: power: not supported"
+  // Of no interest unless somebody asks: the job was over before its GPUs were read.
+  std::vector<std::string> remarks;
 };
 
 class Sampler {
  public:
-  // `nvml` may be null: then nothing is sampled and every GPU's state says so.
-  Sampler(std::shared_ptr<const gpu::Nvml> nvml, const gpu::Inventory& inventory, Options options);
+  // `nvml` is called in the thread. It may be null: then nothing is sampled and every GPU's state
+  // says so, as it does when NVML cannot be opened, with a note of why.
+  Sampler(gpu::NvmlOpener nvml, const gpu::Inventory& inventory, Options options);
   // Stops as stop() does.
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // Starts the thread, which takes its first readings at once; every signal is blocked in it. Once.
-  void start();
+  // Starts the thread, which opens NVML after `delay` and takes its first readings; every signal is
+  // blocked in it and in the threads that NVML makes. Once. Without a GPU there is nothing to read
+  // and no thread.
+  void start(std::chrono::nanoseconds delay = {});
 
   // start(), then waits until every GPU has been read once, at most Options::patience; false: NVML
-  // has not answered. For the values from before the job.
+  // has not answered. For values from before the job where NVML is open already.
   bool before();
 
   // Ends the thread after one more reading, waiting at most Options::patience, and hands the
-  // readings over. `start_ns` is the monotonic time of the job's start, which becomes second 0.
+  // readings over. A thread that has not read every GPU once is not waited for: a job of a few
+  // milliseconds does not get longer by NVML. `start_ns` is the monotonic time of the job's start,
+  // which becomes second 0.
   Sampled stop(std::int64_t start_ns);
 
  private:
   struct Shared;
 
-  bool finish();
+  enum class Ending { complete, not_answering, too_short };
+  Ending finish();
 
   std::shared_ptr<Shared> shared_;
 };

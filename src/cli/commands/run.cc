@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -47,6 +48,9 @@ int complain(const launch::StartError& error, const Status& status) {
   status.failed(error);
   return complain(error.error, error.exit_code);
 }
+
+// A job that ends by then has not used a GPU, and does not pay for NVML's start and end.
+constexpr std::chrono::milliseconds kNvmlDelay{10};
 
 launch::StartError cannot_set_up(Error error) { return {std::move(error), launch::kCannotSetUp}; }
 
@@ -163,7 +167,7 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
       std::chrono::nanoseconds(static_cast<std::int64_t>(options.interval_s * 1e9));
   sampling.job_ancestor = ::getpid();
   sample::Sampler sampler(setup.machine.nvml, setup.machine.inventory, sampling);
-  sampler.before();
+  if (setup.machine.nvml_open) sampler.before();
   launch::close_on_exec_except(inherited);
 
   run.started_realtime_ns = realtime_ns();
@@ -172,6 +176,7 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
       {.command = options.job, .environment = setup.environment, .confinement = &setup.prepared},
       *signals);
   if (!job) return complain(job.error(), status);
+  sampler.start(kNvmlDelay);
   status.started(*job, setup.plan.enforced);
 
   const std::string library_folder =

@@ -2,15 +2,24 @@
 // The inventory from NVML, from /proc, from both, and from neither.
 #include "gpu/inventory.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <set>
+#include <tuple>
 
 #include "../host/fixture_host.h"
 #include "fake_nvml.h"
 #include "gpu/machine.h"
+#include "gpu/selector.h"
 
 namespace corral::gpu {
 namespace {
@@ -224,6 +233,25 @@ TEST(inventory, nvml_that_cannot_count_leaves_it_to_proc) {
   EXPECT_EQ(inventory.notes.at(0), "NVML: nvmlDeviceGetCount: unknown error");
 }
 
+// A pipe without a writer: opening it is seen at the other end.
+TEST(inventory, access_is_asked_for_without_opening_where_that_is_enough) {
+  if (::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
+    GTEST_SKIP() << "under no_new_privs nodes are opened";
+  const tests::MadeHost host;
+  const std::string node = host.root().path("/nvidia0");
+  ASSERT_EQ(::mkfifo(node.c_str(), 0600), 0);
+  const int events = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  ASSERT_GE(::inotify_add_watch(events, node.c_str(), IN_OPEN), 0);
+  Inventory inventory;
+  inventory.gpus.resize(1);
+  inventory.gpus[0].node = node;
+  probe_access(inventory);
+  EXPECT_EQ(inventory.gpus[0].accessible, true);
+  char event[512];
+  EXPECT_LT(::read(events, event, sizeof event), 0) << "a sleeping GPU would start";
+  ::close(events);
+}
+
 TEST(inventory, access_is_what_opening_the_node_says) {
   const tests::MadeHost host;
   host.write("/dev/nvidia0", "");
@@ -233,11 +261,70 @@ TEST(inventory, access_is_what_opening_the_node_says) {
   inventory.gpus[0].node = host.root().path("/dev/nvidia0");
   inventory.gpus[1].node = host.root().path("/dev/nvidia1");
   inventory.gpus[2].node = host.root().path("/dev/nvidia2");
-  probe_access(inventory);
-  EXPECT_EQ(inventory.gpus[0].accessible, true);
-  EXPECT_EQ(inventory.gpus[1].accessible, false) << "no node";
-  EXPECT_EQ(inventory.gpus[2].accessible, true) << "refused by what is there, not by a rule";
-  EXPECT_EQ(inventory.gpus[3].accessible, std::nullopt) << "no minor, not looked at";
+  const auto expect = [&] {
+    probe_access(inventory);
+    EXPECT_EQ(inventory.gpus[0].accessible, true);
+    EXPECT_EQ(inventory.gpus[1].accessible, false) << "no node";
+    EXPECT_EQ(inventory.gpus[2].accessible, true) << "refused by what is there, not by a rule";
+    EXPECT_EQ(inventory.gpus[3].accessible, std::nullopt) << "no minor, not looked at";
+  };
+  expect();
+  // Where a Landlock domain is possible nodes are opened; nothing takes no_new_privs off again.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    expect();
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// The two ways to an inventory, with each combination of closed nodes.
+TEST(inventory, proc_and_nvml_number_and_select_alike) {
+  const host::Root root = fixture_host("fake-two-gpus");
+  for (const std::set<unsigned>& closed :
+       {std::set<unsigned>{}, {0}, {1}, {0, 1}}) {  // by place in PCI order
+    FakeNvml fake;
+    for (unsigned i = 0; i < 2; ++i)
+      if (!closed.contains(i)) fake.gpus.push_back(tests::two_gpus()[i]);
+    const Inventory nvml = read_inventory(root, fake.open().get());
+    Inventory proc = read_inventory(root, nullptr);
+    for (Gpu& gpu : proc.gpus) gpu.accessible = !closed.contains(gpu.index);
+    hide_closed(proc);
+
+    ASSERT_EQ(proc.source, Inventory::Source::proc);
+    ASSERT_EQ(nvml.source, Inventory::Source::nvml);
+    const auto facts = [](const std::vector<Gpu>& gpus) {
+      std::vector<std::string> out;
+      for (const Gpu& gpu : gpus)
+        out.push_back(fmt::format("{} {} {} {} {}", gpu.index, gpu.uuid, gpu.pci.text(), gpu.node,
+                                  fmt::join(gpu.drm_nodes, ",")));
+      return out;
+    };
+    EXPECT_EQ(facts(proc.gpus), facts(nvml.gpus));
+    EXPECT_EQ(facts(proc.hidden), facts(nvml.hidden));
+    for (const Gpu& gpu : proc.hidden) EXPECT_FALSE(gpu.trouble.empty());
+    for (const char* text :
+         {"0", "1", "0,1", "0-1", "all", "none", "GPU-2a", "GPU-2b", "00:06.0", "00:07.0", "7"}) {
+      const auto from_proc = select(text, proc);
+      const auto from_nvml = select(text, nvml);
+      ASSERT_EQ(from_proc.has_value(), from_nvml.has_value()) << text;
+      if (!from_proc) {
+        EXPECT_EQ(from_proc.error().what, from_nvml.error().what);
+        continue;
+      }
+      EXPECT_EQ(*from_proc, *from_nvml) << text;
+      EXPECT_EQ(*visible_devices(*from_proc, proc), *visible_devices(*from_nvml, nvml));
+    }
+  }
+}
+
+TEST(inventory, a_gpu_of_unknown_access_keeps_its_number) {
+  Inventory inventory = read_inventory(fixture_host("fake-two-gpus"), nullptr);
+  hide_closed(inventory);
+  EXPECT_EQ(inventory.gpus.size(), 2U);
 }
 
 TEST(inventory, access_is_denied_where_the_mode_denies_it) {
@@ -257,6 +344,77 @@ TEST(inventory, access_is_denied_where_the_mode_denies_it) {
     ASSERT_EQ(::seteuid(0), 0);
     ASSERT_EQ(::setegid(0), 0);
   }
+}
+
+// A machine whose files a test may spoil.
+class OpenMachine : public testing::Test {
+ protected:
+  OpenMachine() {
+    std::filesystem::copy(fixture_host("fake-two-gpus").path("/"), host_.root().path("/"),
+                          std::filesystem::copy_options::recursive);
+    ::setenv("CORRAL_SIM", host_.root().prefix().c_str(), 1);
+  }
+  ~OpenMachine() override { ::unsetenv("CORRAL_SIM"); }
+
+  static bool asked_nvml(const OpenedMachine& machine) {
+    return machine.nvml_open || std::ranges::any_of(machine.inventory.notes, [](const auto& note) {
+             return note.starts_with("NVML: ");
+           });
+  }
+
+  tests::MadeHost host_;
+};
+
+TEST_F(OpenMachine, leaves_nvml_for_later_where_proc_tells_all) {
+  const OpenedMachine machine = open_machine();
+  EXPECT_FALSE(asked_nvml(machine));
+  EXPECT_TRUE(machine.nvml) << "for whoever wants readings";
+  EXPECT_TRUE(machine.inventory.simulated);
+  EXPECT_EQ(machine.inventory.gpus.size(), 2U);
+  EXPECT_EQ(machine.inventory.gpus[0].accessible, true);
+}
+
+TEST_F(OpenMachine, asks_nvml_where_proc_does_not_tell_all) {
+  const std::string gpus = host_.root().path("/proc/driver/nvidia/gpus");
+  const std::string information = gpus + "/0000:00:07.0/information";
+  std::ifstream file(information);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto replaced = [&](std::string_view from, std::string_view to) {
+    std::string out = text;
+    const auto at = out.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return out.replace(at, from.size(), to);
+  };
+  const auto expect_asked = [&](const char* why) {
+    EXPECT_TRUE(asked_nvml(open_machine())) << why;
+  };
+
+  for (const auto& [from, to, why] :
+       {std::tuple{"GPU-2b685718", "GPU-????????", "a GPU that was never started"},
+        std::tuple{"Model:", "Mode1:", "no name"},
+        std::tuple{"Device Minor:", "Device Miner:", "no node"}}) {
+    std::ofstream(information) << replaced(from, to);
+    expect_asked(why);
+  }
+  std::ofstream(information) << text;
+  EXPECT_FALSE(asked_nvml(open_machine())) << "whole again";
+
+  std::filesystem::remove(host_.root().path("/dev/nvidia0"));
+  expect_asked("NVML makes missing nodes");
+  host_.write("/dev/nvidia0", "");
+
+  host_.write("/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "DeviceFileMinor: 30\n");
+  host_.write("/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access", "DeviceFileMinor: 31\n");
+  expect_asked("UUIDs of MIG instances");
+  std::filesystem::remove_all(host_.root().path("/proc/driver/nvidia/capabilities"));
+
+  std::filesystem::remove(information);
+  expect_asked("unreadable");
+  std::filesystem::remove_all(gpus);
+  std::filesystem::create_directories(gpus);
+  expect_asked("a folder without GPUs may be a mask of one");
+  std::filesystem::remove_all(gpus);
+  expect_asked("no folder");
 }
 
 TEST(machine, is_the_simulated_one_where_the_variable_names_it) {

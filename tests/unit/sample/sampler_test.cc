@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -40,6 +41,9 @@ class SamplerTest : public testing::Test {
     inventory_.simulated = true;  // NVML's pids are ours
   }
 
+  gpu::NvmlOpener opener() {
+    return [nvml = nvml_] { return nvml; };
+  }
   int calls(const char* symbol) {
     const std::lock_guard lock(fake_.mutex);
     return fake_.calls[symbol];
@@ -60,7 +64,7 @@ class SamplerTest : public testing::Test {
 };
 
 TEST_F(SamplerTest, before_reads_every_gpu_once) {
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   EXPECT_TRUE(sampler.before());
   const Sampled sampled = sampler.stop(monotonic_ns());
   ASSERT_EQ(sampled.gpus.size(), 2U);
@@ -77,7 +81,7 @@ TEST_F(SamplerTest, before_reads_every_gpu_once) {
 }
 
 TEST_F(SamplerTest, goes_on_until_after_the_job) {
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   sampler.before();
   const std::int64_t start = monotonic_ns();
   wait_for("nvmlDeviceGetPowerUsage", 20);
@@ -91,7 +95,7 @@ TEST_F(SamplerTest, goes_on_until_after_the_job) {
 TEST_F(SamplerTest, lists_processes_with_whose_they_are) {
   const auto self = static_cast<std::uint32_t>(::getpid());
   fake_.gpus[1].compute = {{self, 100, ~0U, ~0U}};
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   sampler.before();
   const Sampled sampled = sampler.stop(monotonic_ns());
   ASSERT_EQ(sampled.gpus[1].processes.size(), 1U);
@@ -108,7 +112,7 @@ TEST_F(SamplerTest, a_gpu_lost_half_way_keeps_what_it_had) {
                                          "nvmlDeviceGetClockInfo"};
   const std::vector<std::string> slow = {"nvmlDeviceGetComputeRunningProcesses_v3"};
   for (const auto& symbols : {fast, slow}) {
-    Sampler sampler(nvml_, inventory_, quick());
+    Sampler sampler(opener(), inventory_, quick());
     sampler.before();
     change([&] {
       for (const std::string& symbol : symbols) fake_.failures[symbol + "#0"] = 15;
@@ -132,7 +136,7 @@ TEST_F(SamplerTest, a_gpu_lost_half_way_keeps_what_it_had) {
 TEST_F(SamplerTest, what_is_not_supported_is_unknown_and_asked_once) {
   fake_.failures["nvmlDeviceGetPowerUsage#0"] = 3;
   fake_.failures["nvmlDeviceGetClockInfo"] = 4;
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   sampler.before();
   wait_for("nvmlDeviceGetClockInfo", 10);
   const int power_calls = calls("nvmlDeviceGetPowerUsage");
@@ -149,7 +153,7 @@ TEST_F(SamplerTest, what_is_not_supported_is_unknown_and_asked_once) {
 
 TEST_F(SamplerTest, memory_with_the_reserve_in_it_is_named) {
   fake_.failures["nvmlDeviceGetMemoryInfo_v2"] = 13;
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   sampler.before();
   const Sampled sampled = sampler.stop(monotonic_ns());
   ASSERT_EQ(sampled.notes.size(), 2U);
@@ -158,7 +162,7 @@ TEST_F(SamplerTest, memory_with_the_reserve_in_it_is_named) {
 
 TEST_F(SamplerTest, process_lists_without_permission_are_unknown) {
   fake_.failures["nvmlDeviceGetComputeRunningProcesses_v3"] = 4;
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   sampler.before();
   const Sampled sampled = sampler.stop(monotonic_ns());
   EXPECT_EQ(sampled.gpus[0].process_list_known, false);
@@ -169,7 +173,7 @@ TEST_F(SamplerTest, a_gpu_without_handle_is_not_available) {
   for (const auto& [code, state] :
        {std::pair{4, "not available: no permission"}, std::pair{15, "lost"}}) {
     fake_.failures["nvmlDeviceGetHandleByPciBusId_v2"] = code;
-    Sampler sampler(nvml_, inventory_, quick());
+    Sampler sampler(opener(), inventory_, quick());
     EXPECT_TRUE(sampler.before());
     const Sampled sampled = sampler.stop(monotonic_ns());
     EXPECT_EQ(sampled.gpus[0].state, state);
@@ -187,10 +191,76 @@ TEST_F(SamplerTest, without_nvml_nothing_is_sampled) {
   EXPECT_EQ(sampled.gpus[1].process_list_known, std::nullopt);
 }
 
-TEST_F(SamplerTest, a_machine_without_gpus_is_sampled_too) {
-  Sampler sampler(nvml_, gpu::Inventory{}, quick());
+TEST_F(SamplerTest, a_machine_without_gpus_needs_no_nvml) {
+  std::atomic<int> opened = 0;
+  Sampler sampler([&] { return ++opened, nvml_; }, gpu::Inventory{}, quick());
   EXPECT_TRUE(sampler.before());
   EXPECT_TRUE(sampler.stop(0).gpus.empty());
+  EXPECT_EQ(opened, 0);
+}
+
+TEST_F(SamplerTest, nvml_is_opened_in_the_thread_with_every_signal_blocked) {
+  std::thread::id opened_by;
+  sigset_t mask;
+  const auto open = [&] {
+    opened_by = std::this_thread::get_id();
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    return nvml_;
+  };
+  Sampler sampler(open, inventory_, quick());
+  EXPECT_TRUE(sampler.before());
+  sampler.stop(0);
+  EXPECT_NE(opened_by, std::this_thread::get_id());
+  EXPECT_TRUE(sigismember(&mask, SIGCHLD)) << "NVML's own threads inherit it";
+}
+
+TEST_F(SamplerTest, an_nvml_that_cannot_be_opened_is_a_note_and_a_state) {
+  Sampler sampler([] { return fail("NVML: no such file"); }, inventory_, quick());
+  EXPECT_FALSE(sampler.before());
+  const Sampled sampled = sampler.stop(0);
+  EXPECT_EQ(sampled.notes, std::vector<std::string>{"NVML: no such file"});
+  EXPECT_TRUE(sampled.remarks.empty());
+  ASSERT_EQ(sampled.gpus.size(), 2U);
+  EXPECT_EQ(sampled.gpus[0].state, "not available: no NVML");
+}
+
+TEST_F(SamplerTest, a_job_that_ends_in_the_delay_never_opens_nvml) {
+  std::atomic<int> opened = 0;
+  Sampler sampler([&] { return ++opened, nvml_; }, inventory_, quick());
+  sampler.start(1h);
+  const Sampled sampled = sampler.stop(0);
+  EXPECT_EQ(opened, 0);
+  EXPECT_EQ(sampled.remarks,
+            std::vector<std::string>{"the job ended before NVML had read every GPU once"});
+  EXPECT_TRUE(sampled.notes.empty());
+  ASSERT_EQ(sampled.gpus.size(), 2U);
+  EXPECT_TRUE(sampled.gpus[0].samples.empty());
+  EXPECT_EQ(sampled.gpus[0].state, "");
+  EXPECT_EQ(sampled.gpus[0].process_list_known, std::nullopt);
+}
+
+// With a patience of a minute: the test would not end in time if anybody waited.
+TEST_F(SamplerTest, a_job_that_ends_while_nvml_opens_is_not_held_up) {
+  std::atomic<bool> opening = false;
+  std::atomic<bool> may_go_on = false;
+  {
+    const auto open = [&, nvml = nvml_] {
+      opening = true;
+      while (!may_go_on) std::this_thread::yield();
+      return nvml;
+    };
+    Sampler sampler(open, inventory_, quick());
+    sampler.start();
+    while (!opening) std::this_thread::yield();
+    const Sampled sampled = sampler.stop(0);
+    EXPECT_EQ(sampled.remarks.size(), 1U);
+    EXPECT_TRUE(sampled.notes.empty());
+  }
+  const int readings = calls("nvmlDeviceGetPowerUsage");
+  may_go_on = true;
+  nvml_.reset();
+  while (!fake_.shut_down) std::this_thread::yield();
+  EXPECT_EQ(calls("nvmlDeviceGetPowerUsage"), readings) << "nobody wants them any more";
 }
 
 TEST_F(SamplerTest, an_nvml_that_hangs_is_left_behind) {
@@ -198,7 +268,7 @@ TEST_F(SamplerTest, an_nvml_that_hangs_is_left_behind) {
   options.patience = 50ms;
   Sampled sampled;
   {
-    Sampler sampler(nvml_, inventory_, options);
+    Sampler sampler(opener(), inventory_, options);
     sampler.start();
     wait_for("nvmlDeviceGetComputeRunningProcesses_v3", 2);
     fake_.hang = true;
@@ -206,7 +276,7 @@ TEST_F(SamplerTest, an_nvml_that_hangs_is_left_behind) {
     sampled = sampler.stop(monotonic_ns());
   }
   ASSERT_FALSE(sampled.notes.empty());
-  EXPECT_EQ(sampled.notes[0], "NVML did not answer for 0.1 s: the last readings are missing");
+  EXPECT_EQ(sampled.notes[0], "NVML did not answer for 0.1 s: readings are missing");
   EXPECT_FALSE(sampled.gpus[0].samples.empty()) << "what was read before is handed over";
   // The thread comes back in the end: it must find everything that it touches.
   fake_.hang = false;
@@ -219,9 +289,12 @@ TEST_F(SamplerTest, before_does_not_wait_for_ever) {
   options.patience = 50ms;
   fake_.hang = true;
   {
-    Sampler sampler(nvml_, inventory_, options);
+    Sampler sampler(opener(), inventory_, options);
     EXPECT_FALSE(sampler.before());
-    EXPECT_TRUE(sampler.stop(0).gpus[0].samples.empty());
+    const Sampled sampled = sampler.stop(0);
+    EXPECT_TRUE(sampled.gpus[0].samples.empty());
+    EXPECT_EQ(sampled.notes.size(), 1U) << "it had time enough to answer: not a short job";
+    EXPECT_TRUE(sampled.remarks.empty());
   }
   fake_.hang = false;
   nvml_.reset();
@@ -229,7 +302,7 @@ TEST_F(SamplerTest, before_does_not_wait_for_ever) {
 }
 
 TEST_F(SamplerTest, signals_go_to_other_threads) {
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   sampler.before();
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
@@ -253,12 +326,12 @@ TEST_F(SamplerTest, signals_go_to_other_threads) {
 }
 
 TEST_F(SamplerTest, may_be_dropped_without_stopping) {
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   sampler.start();
 }
 
 TEST_F(SamplerTest, may_be_stopped_without_starting) {
-  Sampler sampler(nvml_, inventory_, quick());
+  Sampler sampler(opener(), inventory_, quick());
   EXPECT_EQ(sampler.stop(0).gpus.size(), 2U);
 }
 
