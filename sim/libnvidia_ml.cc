@@ -51,16 +51,24 @@ Device* handle(unsigned gpu, int mig) {
   return device;
 }
 
-// A GPU is counted whether or not this process may open it; only its handle needs the node.
-int permitted(unsigned gpu) {
-  Library& l = library();
-  pthread_mutex_lock(&l.mutex);
-  char name[32];
-  snprintf(name, sizeof name, "nvidia%u", state().gpus[gpu].minor);
-  const bool opens = node_opens(l.machine.folder(), name, O_RDWR, !l.node_kept_open[gpu]);
-  if (opens) l.node_kept_open[gpu] = true;
-  pthread_mutex_unlock(&l.mutex);
-  return opens ? kSuccess : kNoPermission;
+// A GPU whose node is closed to this process is not there, and the others are renumbered.
+void find_gpus(Library& l) {
+  l.shown_count = 0;
+  for (unsigned gpu = 0; gpu < state().gpu_count; ++gpu) {
+    char name[32];
+    snprintf(name, sizeof name, "nvidia%u", state().gpus[gpu].minor);
+    if (!node_opens(l.machine.folder(), name, O_RDWR, !l.node_kept_open[gpu])) continue;
+    l.node_kept_open[gpu] = true;
+    l.shown[l.shown_count++] = gpu;
+  }
+}
+
+// NVML's number of a GPU; kMaxGpus for one that is not shown.
+unsigned number_of(unsigned gpu) {
+  const Library& l = library();
+  for (unsigned i = 0; i < l.shown_count; ++i)
+    if (l.shown[i] == gpu) return i;
+  return kMaxGpus;
 }
 
 bool instance_opens(const MigInstance& instance) {
@@ -72,7 +80,7 @@ bool instance_opens(const MigInstance& instance) {
 }
 
 int give_handle(unsigned gpu, int mig, Device** device) {
-  if (const int refused = permitted(gpu)) return refused;
+  if (number_of(gpu) == kMaxGpus) return kNotFound;
   *device = handle(gpu, mig);
   return kSuccess;
 }
@@ -94,6 +102,7 @@ int start(const char* function) {
   if (result == kSuccess && !node_opens(l.machine.folder(), "nvidiactl", O_RDWR, l.started == 0)) {
     result = kNoPermission;
   }
+  if (result == kSuccess && l.started == 0) find_gpus(l);
   if (result == kSuccess) ++l.started;
   pthread_mutex_unlock(&l.mutex);
   return result;
@@ -171,14 +180,15 @@ SIM_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
 
 SIM_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
   if (const int refused = enter("nvmlDeviceGetCount_v2")) return refused;
-  return put(state().gpu_count, count);
+  return put(library().shown_count, count);
 }
 
 SIM_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device** device) {
   if (library().started == 0) return kUninitialized;
-  if (device == nullptr || index >= state().gpu_count) return kInvalidArgument;
-  const int fault = library().faults.code("nvmlDeviceGetHandleByIndex_v2", static_cast<int>(index));
-  return fault != 0 ? fault : give_handle(index, -1, device);
+  if (device == nullptr || index >= library().shown_count) return kInvalidArgument;
+  const unsigned gpu = library().shown[index];
+  const int fault = library().faults.code("nvmlDeviceGetHandleByIndex_v2", static_cast<int>(gpu));
+  return fault != 0 ? fault : give_handle(gpu, -1, device);
 }
 
 SIM_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, Device** device) {
@@ -250,7 +260,7 @@ SIM_EXPORT int nvmlDeviceGetMinorNumber(const Device* device, unsigned* minor) {
 
 SIM_EXPORT int nvmlDeviceGetIndex(const Device* device, unsigned* index) {
   if (const int refused = enter("nvmlDeviceGetIndex", device)) return refused;
-  return put(device->mig < 0 ? device->gpu : static_cast<unsigned>(device->mig), index);
+  return put(device->mig < 0 ? number_of(device->gpu) : static_cast<unsigned>(device->mig), index);
 }
 
 SIM_EXPORT int nvmlDeviceGetMigMode(const Device* device, unsigned* current, unsigned* pending) {

@@ -42,6 +42,9 @@ struct Library {
   Faults faults;
   bool faults_read = false;
   bool node_kept_open[kMaxGpus] = {};
+  // The GPUs whose nodes opened at the first nvmlInit, in bus order: nvmlDevice numbers.
+  unsigned shown[kMaxGpus] = {};
+  unsigned shown_count = 0;
   Device device[kMaxGpus * (1 + kMaxMig)] = {};
 };
 

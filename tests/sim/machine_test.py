@@ -73,11 +73,22 @@ class Machine(unittest.TestCase):
     def test_another_device_in_the_nodes_place_is_no_gpu(self):
         code = ("node = os.environ['CORRAL_SIM'] + '/dev/nvidia0'; os.unlink(node); os.symlink('/dev/null', node)\n"
                 "print(json.dumps([devices(), [gpu['error'] for gpu in gpus()]]))")
-        self.assertEqual(self.python(code), [[0, [SECOND]], [4, 0]])
+        self.assertEqual(self.python(code), [[0, [SECOND]], [0]])
 
-    def test_a_hidden_gpu_is_counted_and_its_handle_refused(self):
-        code = "os.unlink(os.environ['CORRAL_SIM'] + '/dev/nvidia0'); print(json.dumps([g['error'] for g in gpus()]))"
-        self.assertEqual(self.python(code), [4, 0])
+    def test_a_closed_gpu_is_not_there_for_nvml_and_the_others_are_renumbered(self):
+        code = f"""
+os.unlink(os.environ["CORRAL_SIM"] + "/dev/nvidia0")
+found = gpus()
+def by(function, text):
+    device, index = ctypes.c_void_p(), ctypes.c_uint()
+    code = getattr(ml, function)(text.encode(), ctypes.byref(device))
+    return [code, number("nvmlDeviceGetIndex", device) if code == 0 else None]
+print(json.dumps([[g["minor"] for g in found], handle(1)[0],
+                  [by("nvmlDeviceGetHandleByPciBusId_v2", pci) for pci in ("{FIRST}", "{SECOND}")],
+                  [by("nvmlDeviceGetHandleByUUID", uuid) for uuid in ("{UUID[FIRST]}", "{UUID[SECOND]}")]]))
+"""
+        both = [[6, None], [0, 0]]
+        self.assertEqual(self.python(code), [[1], 2, both, both])
 
     def test_without_the_control_node_there_is_no_driver(self):
         code = ("os.unlink(os.environ['CORRAL_SIM'] + '/dev/nvidiactl')\n"
