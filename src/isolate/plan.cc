@@ -41,18 +41,18 @@ void want(std::vector<Wanted>& wanted, Wanted item) {
     wanted.push_back(std::move(item));
 }
 
-void want_gpu(const Selection& selection, const gpu::Gpu& gpu, std::vector<Wanted>& wanted) {
-  const std::vector<const gpu::MigInstance*> given = given_instances(selection, gpu);
-  if (is_given(selection, gpu) && given.empty()) return;
+// All nodes of a GPU but those that its given instances need.
+void want_nodes(const gpu::Gpu& gpu, const std::string& name,
+                const std::vector<const gpu::MigInstance*>& given, std::vector<Wanted>& wanted) {
   if (given.empty() && !gpu.node.empty())
     want(wanted, {.path = gpu.node,
-                  .why = gpu_text(gpu),
+                  .why = name,
                   .known = Node{.path = gpu.node,
                                 .type = Node::Type::missing,
                                 .major = kNvidiaMajor,
                                 .minor = gpu.minor.value_or(0)}});
   for (const std::string& path : gpu.drm_nodes)
-    want(wanted, {.path = path, .why = "DRM node of " + gpu_text(gpu), .known = {}});
+    want(wanted, {.path = path, .why = "DRM node of " + name, .known = {}});
   // Compute instances of one GPU instance share its capability node.
   std::vector<std::string> needed;
   for (const gpu::MigInstance* instance : given)
@@ -62,6 +62,12 @@ void want_gpu(const Selection& selection, const gpu::Gpu& gpu, std::vector<Wante
     for (const std::string& path : instance.capability_nodes)
       if (!contains(needed, path))
         want(wanted, {.path = path, .why = "capability of " + instance.uuid, .known = {}});
+}
+
+void want_gpu(const Selection& selection, const gpu::Gpu& gpu, std::vector<Wanted>& wanted) {
+  const std::vector<const gpu::MigInstance*> given = given_instances(selection, gpu);
+  if (is_given(selection, gpu) && given.empty()) return;
+  want_nodes(gpu, gpu_text(gpu), given, wanted);
 }
 
 std::vector<AllowedNode> allowed_nodes(const Request& request) {
@@ -344,8 +350,12 @@ std::string_view method_name(Method method) {
 
 std::vector<Wanted> wanted_refusals(const Request& request) {
   std::vector<Wanted> wanted;
-  if (request.allowed.requested)
+  if (request.allowed.requested) {
     for (const gpu::Gpu& gpu : request.inventory.gpus) want_gpu(request.allowed, gpu, wanted);
+    // Closed already, but perhaps only by a file's mode, which the job may be able to change.
+    for (const gpu::Gpu& gpu : request.inventory.hidden)
+      want_nodes(gpu, "the closed GPU at " + gpu.pci.text(), {}, wanted);
+  }
   for (const std::string& path : request.refuse_paths)
     want(wanted, {.path = path, .why = "--refuse", .known = {}});
   return wanted;

@@ -447,6 +447,28 @@ TEST(plan, a_missing_node_of_a_gpu_is_refused_by_its_number) {
   EXPECT_FALSE(wanted[1].known);
 }
 
+TEST(plan, a_gpu_that_is_closed_already_is_refused_again) {
+  Request request = two_gpus_give_1();
+  gpu::Gpu closed = gpu(4);
+  closed.index = 1;  // it has no number: that of a given GPU must not spare it
+  closed.pci.bus = 0x4e;
+  closed.mig = {{.uuid = "MIG-a",
+                 .profile = {},
+                 .memory_bytes = {},
+                 .capability_nodes = {"/dev/nvidia-caps/nvidia-cap30"}}};
+  request.inventory.hidden = {closed};
+  std::vector<std::string> whys;
+  for (const Wanted& wanted : wanted_refusals(request))
+    whys.push_back(wanted.path + ": " + wanted.why);
+  EXPECT_EQ(whys,
+            (std::vector<std::string>{"/dev/nvidia0: GPU 0", "/dev/dri/card0: DRM node of GPU 0",
+                                      "/dev/nvidia4: the closed GPU at 0000:4e:00.0",
+                                      "/dev/dri/card4: DRM node of the closed GPU at 0000:4e:00.0",
+                                      "/dev/nvidia-caps/nvidia-cap30: capability of MIG-a"}));
+  request.allowed.requested = false;
+  EXPECT_TRUE(wanted_refusals(request).empty()) << "nothing was asked for";
+}
+
 TEST(plan, methods_have_names_both_ways) {
   for (const Method method :
        {Method::automatic, Method::cgroup, Method::landlock, Method::mount, Method::env})
