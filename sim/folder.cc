@@ -57,7 +57,7 @@ bool is_below(std::string_view path, std::string_view top) {
 
 Result<std::string> usable_place(const std::string& place) {
   std::error_code error;
-  const std::string real = fs::weakly_canonical(fs::absolute(place), error).string();
+  std::string real = fs::weakly_canonical(fs::absolute(place), error).string();
   for (const char* refused : {"/tmp", "/dev/shm"}) {
     if (!is_below(real, refused)) continue;
     return fail(fmt::format("{}: a simulated machine must not be below {}", real, refused),

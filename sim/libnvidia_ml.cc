@@ -87,8 +87,9 @@ int give_handle(unsigned gpu, int mig, Device** device) {
 
 int copy_text(const char* text, char* buffer, unsigned length) {
   if (buffer == nullptr) return kInvalidArgument;
-  if (strlen(text) >= length) return kInsufficientSize;
-  strcpy(buffer, text);
+  const std::size_t bytes = strlen(text) + 1;
+  if (bytes > length) return kInsufficientSize;
+  memcpy(buffer, text, bytes);
   return kSuccess;
 }
 

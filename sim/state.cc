@@ -64,7 +64,7 @@ bool Machine::open() {
   if (state_ != nullptr) return true;
   const char* folder = getenv("CORRAL_SIM");
   if (folder == nullptr || strlen(folder) >= sizeof folder_) return false;
-  strcpy(folder_, folder);
+  memcpy(folder_, folder, strlen(folder) + 1);
   char path[4200];
   snprintf(path, sizeof path, "%s/state", folder_);
   fd_ = ::open(path, O_RDWR | O_CLOEXEC);

@@ -54,8 +54,11 @@ void add_end(const launch::JobEnd& end, std::int64_t start_ns, std::int64_t end_
 }
 
 void add_samples(sample::Sampled sampled, snapshot::Run& run) {
-  for (sample::GpuSamples& samples : sampled.gpus)
-    if (samples.gpu < run.gpus.size()) sample::hand_over(std::move(samples), run.gpus[samples.gpu]);
+  for (sample::GpuSamples& samples : sampled.gpus) {
+    if (samples.gpu >= run.gpus.size()) continue;
+    snapshot::GpuRun& gpu = run.gpus[samples.gpu];
+    sample::hand_over(std::move(samples), gpu);
+  }
   run.notes.insert(run.notes.end(), sampled.notes.begin(), sampled.notes.end());
   run.remarks.insert(run.remarks.end(), sampled.remarks.begin(), sampled.remarks.end());
 }

@@ -79,14 +79,14 @@ std::optional<std::string> find_library(const Root& root, std::string_view sonam
                                         std::string_view library_path) {
   for (const std::string_view folder : split(library_path, ':')) {
     if (folder.empty()) continue;
-    const std::string path = std::string(folder) + "/" + std::string(soname);
+    std::string path = std::string(folder) + "/" + std::string(soname);
     if (readable(path)) return path;
   }
   if (const auto cache = read_file(root.path("/etc/ld.so.cache")))
     for (const std::string& path : find_in_loader_cache(*cache, soname))
       if (readable(root.path(path))) return root.path(path);
   for (const std::string_view folder : kDefaultFolders) {
-    const std::string path = root.path(folder) + "/" + std::string(soname);
+    std::string path = root.path(folder) + "/" + std::string(soname);
     if (readable(path)) return path;
   }
   return std::nullopt;
