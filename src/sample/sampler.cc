@@ -28,10 +28,21 @@ using Clock = std::chrono::steady_clock;
 enum Metric : std::size_t { kMemory, kPower, kClock, kMetrics };
 constexpr std::array<const char*, kMetrics> kMetricNames = {"memory", "power", "SM clock"};
 
+// More than the readings of an idle GPU move by, and less than a context takes.
+constexpr std::uint64_t kJumpBytes = 64ULL << 20;
+
 // One GPU in the thread's hands: which handle it has, and what is not worth asking again.
 struct Source {
   std::optional<gpu::NvmlDevice> device;
   std::array<bool, kMetrics> unsupported = {};
+  std::optional<std::uint64_t> memory_bytes;         // last reading
+  std::optional<std::uint64_t> listed_memory_bytes;  // when its processes were listed last
+
+  // Somebody came since the last list: by the time of the next regular one they may be gone.
+  bool jumped() const {
+    return device && memory_bytes && listed_memory_bytes &&
+           *memory_bytes >= *listed_memory_bytes + kJumpBytes;
+  }
 };
 
 // What a round found out about one GPU, to be filed under the lock.
@@ -177,6 +188,7 @@ void Sampler::Shared::fast_round() {
     if (!sources[i].device) continue;
     const Found found = read_fast(*nvml, sources[i]);
     if (found.lost) sources[i].device.reset();
+    if (found.reading) sources[i].memory_bytes = found.reading->memory_used_bytes;
     file(i, found);
   }
 }
@@ -193,6 +205,7 @@ void Sampler::Shared::slow_round() {
       continue;
     }
     processes[i].add(compute, graphics, book);
+    sources[i].listed_memory_bytes = sources[i].memory_bytes;
   }
   // Only now: a list that names our processes makes the other GPUs' lists believable, too.
   const std::lock_guard lock(mutex);
@@ -208,7 +221,7 @@ void Sampler::Shared::sample() {
   auto next_slow = next_fast;
   for (bool last = false;;) {
     fast_round();
-    if (last || Clock::now() >= next_slow) {
+    if (last || Clock::now() >= next_slow || std::ranges::any_of(sources, &Source::jumped)) {
       slow_round();
       next_slow = std::max(next_slow + options.slow_interval, Clock::now());
     }

@@ -107,6 +107,27 @@ TEST_F(SamplerTest, lists_processes_with_whose_they_are) {
   EXPECT_EQ(sampled.gpus[0].job_memory_peak_bytes, 0U);
 }
 
+TEST_F(SamplerTest, memory_that_jumps_has_the_processes_listed_at_once) {
+  Options options = quick();
+  options.slow_interval = 1h;
+  Sampler sampler(opener(), inventory_, options);
+  sampler.before();
+  change([&] {
+    fake_.gpus[1].used = 600 << 20;
+    fake_.gpus[1].compute = {{static_cast<std::uint32_t>(::getpid()), 100, ~0U, ~0U}};
+  });
+  wait_for("nvmlDeviceGetComputeRunningProcesses_v3", 2);
+  // Gone again before the job has ended.
+  change([&] {
+    fake_.gpus[1].used = 0;
+    fake_.gpus[1].compute = {};
+  });
+  wait_for("nvmlDeviceGetPowerUsage", 4);
+  const Sampled sampled = sampler.stop(monotonic_ns());
+  ASSERT_EQ(sampled.gpus[1].processes.size(), 1U);
+  EXPECT_EQ(sampled.gpus[1].processes[0].pid, ::getpid());
+}
+
 TEST_F(SamplerTest, a_gpu_lost_half_way_keeps_what_it_had) {
   const std::vector<std::string> fast = {"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetPowerUsage",
                                          "nvmlDeviceGetClockInfo"};
