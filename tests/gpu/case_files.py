@@ -83,7 +83,9 @@ def load_all() -> list[Case]:
 
 def printed(stdout: str) -> list[dict]:
     """The `CASE` lines of a run, the ranks in order."""
-    lines = [json.loads(line[5:]) for line in stdout.splitlines() if line.startswith("CASE {")]
+    # Ranks write to one pipe, and two lines can come as one.
+    decoder = json.JSONDecoder()
+    lines = [decoder.raw_decode(stdout, at.end())[0] for at in re.finditer(r"CASE (?={)", stdout)]
     return sorted(lines, key=lambda line: line["role"])
 
 
