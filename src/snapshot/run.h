@@ -128,8 +128,8 @@ struct Confinement {
   bool as_root = false;
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as the job was given it
   std::vector<std::string> refused;            // node paths that the self-test saw refused
-  std::vector<std::string> not_covered;     // what stays open on this host, in words
-  std::vector<std::string> general_limits;  // what the kind of promise always leaves open
+  std::vector<std::string> not_covered;        // what stays open on this host, in words
+  std::vector<std::string> general_limits;     // what the kind of promise always leaves open
 };
 
 struct Run {
