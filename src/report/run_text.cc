@@ -213,7 +213,8 @@ std::string run_text(const Run& run, const rules::Verdict& verdict, TextStyle st
   gpu_lines(run, w);
   for (const std::string& hole : run.confinement.not_covered) w.line("not covered: {}", hole);
   if (style.verbose)
-    for (const std::string& limit : run.confinement.general_limits) w.line("not covered: {}", limit);
+    for (const std::string& limit : run.confinement.general_limits)
+      w.line("not covered: {}", limit);
   findings(verdict, style, w);
   if (run.coverage.records_lost > 0)
     w.line("{} trace records were lost", run.coverage.records_lost);
