@@ -134,7 +134,8 @@ struct ProcessTrace {
 Result<ProcessTrace> parse_trace(std::span<const char> bytes, const std::string& name);
 Result<Counters> parse_counters(std::span<const char> bytes, const std::string& name);
 
-// The trace with its counters file, when there is one beside it.
+// The trace with its counters file, when there is one beside it. Only regular files of at most
+// 512 MiB (counters: 1 MiB) are opened, and no links followed: a job may have put anything there.
 Result<ProcessTrace> read_trace(const std::string& path);
 
 struct FolderTraces {

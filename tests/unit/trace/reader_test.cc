@@ -2,8 +2,12 @@
 #include "trace/reader.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/file.h"
@@ -100,8 +104,10 @@ TEST(reader, version_1_is_readable_for_ever) {
 
 TEST(reader, keeps_what_came_before_the_cut_wherever_it_is) {
   const std::string whole = one_of_everything().bytes;
-  const std::uint32_t header_bytes =
-      reinterpret_cast<const wire::FileHeader*>(whole.data())->header_bytes;
+  std::uint32_t header_bytes = 0;
+  ASSERT_GE(whole.size(), sizeof(wire::FileHeader));
+  std::memcpy(&header_bytes, whole.data() + offsetof(wire::FileHeader, header_bytes),
+              sizeof header_bytes);
   std::size_t events = 0;
   for (std::size_t bytes = header_bytes; bytes <= whole.size(); ++bytes) {
     const ProcessTrace trace = parsed(whole.substr(0, bytes));
@@ -232,6 +238,40 @@ TEST(reader, names_unreadable_files_of_a_folder_and_reads_the_others) {
   ASSERT_EQ(traces->errors.size(), 1U);
   EXPECT_NE(traces->errors[0].what.find("1-1.trace"), std::string::npos);
   EXPECT_FALSE(read_trace_folder(folder + "/nowhere"));
+  std::filesystem::remove_all(folder);
+}
+
+// What a hostile job may put where its trace would be: none of it is opened.
+TEST(reader, opens_regular_files_of_a_bounded_size_only) {
+  const std::string folder = testing::TempDir() + "corral-reader-hostile";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto error_at = [&](const std::string& name) {
+    const auto trace = read_trace(folder + "/" + name);
+    return trace ? "no error" : trace.error().what;
+  };
+  ASSERT_TRUE(write_file(folder + "/2-2.trace", one_of_everything().bytes));
+  ASSERT_EQ(::symlink("2-2.trace", (folder + "/link.trace").c_str()), 0);
+  EXPECT_NE(error_at("link.trace").find("a symbolic link"), std::string::npos);
+  ASSERT_EQ(::mkfifo((folder + "/fifo.trace").c_str(), 0600), 0);
+  EXPECT_NE(error_at("fifo.trace").find("a named pipe"), std::string::npos);
+  std::filesystem::create_directory(folder + "/folder.trace");
+  EXPECT_NE(error_at("folder.trace").find("a folder"), std::string::npos);
+  ASSERT_TRUE(write_file(folder + "/big.trace", "x"));
+  ASSERT_EQ(::truncate((folder + "/big.trace").c_str(), 1L << 40), 0);
+  EXPECT_NE(error_at("big.trace").find("1099511627776 bytes"), std::string::npos);
+
+  // The same beside a good trace costs it its counters only.
+  ASSERT_EQ(::mkfifo((folder + "/2-2.counters").c_str(), 0600), 0);
+  const auto traces = read_trace_folder(folder);
+  ASSERT_TRUE(traces);
+  ASSERT_EQ(traces->traces.size(), 1U);
+  EXPECT_FALSE(traces->traces[0].counters);
+  EXPECT_EQ(traces->errors.size(), 4U);
+  ASSERT_TRUE(write_file(folder + "/counters", one_counters_file()));
+  ASSERT_EQ(::unlink((folder + "/2-2.counters").c_str()), 0);
+  ASSERT_EQ(::symlink("counters", (folder + "/2-2.counters").c_str()), 0);
+  EXPECT_FALSE(read_trace(folder + "/2-2.trace")->counters);
   std::filesystem::remove_all(folder);
 }
 
