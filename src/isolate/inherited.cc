@@ -64,7 +64,7 @@ bool closes_when_tight(std::string_view link, long file_system, const struct sta
                        int status_flags) {
   return S_ISDIR(status.st_mode) || (status_flags & O_PATH) != 0 || file_system == NSFS_MAGIC ||
          file_system == PROC_SUPER_MAGIC || link.starts_with("anon_inode:[fscontext]") ||
-         link.starts_with("anon_inode:[fanotify]");
+         link.starts_with("anon_inode:[fanotify]") || link.starts_with("anon_inode:[userfaultfd]");
 }
 
 bool must_close(int fd, std::span<const RefusedNode> refused, bool tight) {
@@ -88,6 +88,17 @@ Result<std::vector<int>> open_descriptors() {
   return fds;
 }
 
+// What a standard stream gets in place of what is closed.
+Result<Fd> harmless_stream(std::span<const RefusedNode> refused) {
+  struct stat status{};
+  if (::stat("/dev/null", &status) != 0 || !is_refused(status, refused))
+    return open_file("/dev/null", O_RDWR);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_sys("pipe", errno);
+  const Fd writer(ends[1]);
+  return Fd(ends[0]);
+}
+
 }  // namespace
 
 Result<void> close_inherited(std::span<const RefusedNode> refused, bool tight) {
@@ -98,8 +109,8 @@ Result<void> close_inherited(std::span<const RefusedNode> refused, bool tight) {
       ::close(fd);
       continue;
     }
-    CORRAL_TRY(const Fd null, open_file("/dev/null", O_RDWR));
-    if (::dup2(null.get(), fd) < 0) return fail_sys("dup2 /dev/null", errno);
+    CORRAL_TRY(const Fd stream, harmless_stream(refused));
+    if (::dup2(stream.get(), fd) < 0) return fail_sys("replace a standard stream", errno);
   }
   return {};
 }

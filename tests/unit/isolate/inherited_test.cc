@@ -120,6 +120,31 @@ TEST(inherited, standard_streams_get_the_null_device) {
             0);
 }
 
+TEST(inherited, a_refused_null_device_is_not_replaced_by_itself) {
+  const RefusedNode null{
+      .node = {.path = "/dev/null", .type = Node::Type::character, .major = 1, .minor = 3},
+      .why = "--refuse"};
+  EXPECT_EQ(in_child([&] {
+              const int fd = ::open("/dev/null", O_RDWR);
+              for (const int stream : {STDIN_FILENO, STDOUT_FILENO}) ::dup2(fd, stream);
+              ::close(fd);
+              if (!close_inherited(std::span(&null, 1), false)) return 1;
+              struct stat status{};
+              if (::fstat(STDIN_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return 2;
+              if (::fstat(STDOUT_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return 3;
+              char byte = 0;
+              return ::read(STDIN_FILENO, &byte, 1) == 0 ? 0 : 4;
+            }),
+            0);
+}
+
+TEST(inherited, a_userfaultfd_is_closed_when_tight) {
+  const auto open_faults = [] { return static_cast<int>(::syscall(SYS_userfaultfd, 1)); };
+  if (fate(open_faults, false) == absent) GTEST_SKIP() << "no userfaultfd here";
+  EXPECT_EQ(fate(open_faults, false), kept);
+  EXPECT_EQ(fate(open_faults, true), closed);
+}
+
 TEST(inherited, a_working_folder_that_is_gone_is_an_error) {
   EXPECT_EQ(in_child([] {
               char pattern[] = "/tmp/corral-cwd-XXXXXX";
