@@ -29,24 +29,39 @@ constexpr int kMaxGroupsOfOneProcess = 1000;
 constexpr int kRemoveTries = 20;
 constexpr timespec kRemovePause{.tv_sec = 0, .tv_nsec = 1'000'000};
 
+// Who made a group. Its pid means something in its own pid namespace only.
 struct Owner {
+  std::uint64_t pid_namespace = 0;  // inode of /proc/PID/ns/pid
   pid_t pid = 0;
   std::uint64_t start_ticks = 0;
 };
 
-// corral-<pid>-<starttime> or corral-<pid>-<starttime>-<n>
+// corral-<pidns>-<pid>-<starttime> or corral-<pidns>-<pid>-<starttime>-<n>
 std::optional<Owner> parse_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
   const std::vector<std::string_view> parts = split(name, '-');
-  if (parts.size() < 2 || parts.size() > 3) return std::nullopt;
-  const auto pid = parse_number<pid_t>(parts[0]);
-  const auto start = parse_number<std::uint64_t>(parts[1]);
-  if (!pid || !start || *pid <= 0) return std::nullopt;
-  if (parts.size() == 3 && !parse_number<unsigned>(parts[2])) return std::nullopt;
-  return Owner{.pid = *pid, .start_ticks = *start};
+  if (parts.size() < 3 || parts.size() > 4) return std::nullopt;
+  const auto pid_namespace = parse_number<std::uint64_t>(parts[0]);
+  const auto pid = parse_number<pid_t>(parts[1]);
+  const auto start = parse_number<std::uint64_t>(parts[2]);
+  if (!pid_namespace || !pid || !start || *pid <= 0) return std::nullopt;
+  if (parts.size() == 4 && !parse_number<unsigned>(parts[3])) return std::nullopt;
+  return Owner{.pid_namespace = *pid_namespace, .pid = *pid, .start_ticks = *start};
 }
 
+Result<std::uint64_t> own_pid_namespace() {
+  struct stat status{};
+  if (::stat("/proc/self/ns/pid", &status) != 0) return fail_sys("/proc/self/ns/pid", errno);
+  return std::uint64_t{status.st_ino};
+}
+
+Result<host::ProcessStat> own_stat() {
+  CORRAL_TRY(const std::string text, read_file("/proc/self/stat"));
+  return host::parse_stat(text);
+}
+
+// Of an owner in our own pid namespace.
 bool is_alive(const Owner& owner) {
   const auto stat = host::read_stat(host::Root(), owner.pid);
   return stat && stat->start_ticks == owner.start_ticks;
@@ -116,9 +131,10 @@ CgroupFolder::~CgroupFolder() {
 }
 
 Result<CgroupFolder> CgroupFolder::create(const std::string& parent) {
-  CORRAL_TRY(const host::ProcessStat self, host::read_stat(host::Root(), ::getpid()));
-  const std::string name =
-      std::string(kPrefix) + std::to_string(self.pid) + "-" + std::to_string(self.start_ticks);
+  CORRAL_TRY(const std::uint64_t pid_namespace, own_pid_namespace());
+  CORRAL_TRY(const host::ProcessStat self, own_stat());
+  const std::string name = std::string(kPrefix) + std::to_string(pid_namespace) + "-" +
+                           std::to_string(::getpid()) + "-" + std::to_string(self.start_ticks);
   CgroupFolder group;
   for (int n = 0; n < kMaxGroupsOfOneProcess && group.path_.empty(); ++n) {
     std::string path = parent + "/" + name;
@@ -200,11 +216,16 @@ Result<std::vector<pid_t>> CgroupFolder::remove() {
 
 unsigned remove_stale_cgroups(const std::string& parent) {
   const auto names = list_folder(parent);
-  if (!names) return 0;
+  const auto pid_namespace = own_pid_namespace();
+  const auto self = own_stat();
+  // Where /proc is that of another pid namespace, it does not tell who of ours is alive.
+  if (!names || !pid_namespace || !self || self->pid != ::getpid()) return 0;
   unsigned removed = 0;
   for (const std::string& name : *names) {
     const auto owner = parse_name(name);
-    if (owner && !is_alive(*owner) && remove_tree(parent + "/" + name)) ++removed;
+    // A process of another namespace may be alive and about to enter its empty group.
+    if (!owner || owner->pid_namespace != *pid_namespace) continue;
+    if (!is_alive(*owner) && remove_tree(parent + "/" + name)) ++removed;
   }
   return removed;
 }

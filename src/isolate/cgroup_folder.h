@@ -22,7 +22,8 @@ class CgroupFolder {
   // Removes the folder if it is empty and this is the process that made it.
   ~CgroupFolder();
 
-  // Makes `parent`/corral-<pid>-<starttime>, named for the calling process.
+  // Makes `parent`/corral-<pidns>-<pid>-<starttime>, named for the calling process and its pid
+  // namespace (the inode of /proc/self/ns/pid).
   static Result<CgroupFolder> create(const std::string& parent);
 
   explicit operator bool() const { return !path_.empty(); }
@@ -49,8 +50,9 @@ class CgroupFolder {
   pid_t maker_ = 0;
 };
 
-// Removes empty corral-<pid>-<starttime> groups below `parent` whose process is gone. Returns how
-// many.
+// Removes empty corral-<pidns>-<pid>-<starttime> groups below `parent` whose process is gone.
+// Leaves those of other pid namespaces alone: whether their process lives cannot be told from here.
+// Returns how many.
 unsigned remove_stale_cgroups(const std::string& parent);
 
 }  // namespace corral::isolate

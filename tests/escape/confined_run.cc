@@ -316,6 +316,10 @@ void remove_stale() {
 
 // The cgroup that the run of that process made.
 std::string group_of(pid_t launcher) {
+  struct stat status{};
+  if (::stat("/proc/self/ns/pid", &status) != 0) return "unknown: no /proc/self/ns/pid";
+  const std::string prefix =
+      "corral-" + std::to_string(status.st_ino) + "-" + std::to_string(launcher) + "-";
   for (const bool v1 : {false, true}) {
     Column column;
     column.cgroup1 = v1;
@@ -323,7 +327,7 @@ std::string group_of(pid_t launcher) {
     const auto names = list_folder(folder);
     if (folder.empty() || !names) continue;
     for (const std::string& name : *names)
-      if (name.starts_with("corral-" + std::to_string(launcher) + "-")) return folder + "/" + name;
+      if (name.starts_with(prefix)) return folder + "/" + name;
   }
   return {};
 }

@@ -3,7 +3,9 @@
 #include "isolate/cgroup_folder.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +13,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "base/file.h"
@@ -29,6 +32,13 @@ std::string folder_of(bool v1) {
   const auto place =
       v1 ? host::locate_v1(*entries, *mounts, "devices") : host::locate_v2(*entries, *mounts);
   return place && ::access(place->folder.c_str(), W_OK) == 0 ? place->folder : std::string();
+}
+
+// "corral-<pidns>-", as groups of this pid namespace begin.
+std::string own_prefix() {
+  struct stat status{};
+  EXPECT_EQ(::stat("/proc/self/ns/pid", &status), 0);
+  return "corral-" + std::to_string(status.st_ino) + "-";
 }
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -131,7 +141,8 @@ TEST_P(Group, groups_that_the_job_made_go_with_it) {
 }
 
 TEST_P(Group, stale_groups_of_dead_processes_are_removed_and_living_ones_kept) {
-  const std::string dead = parent_ + "/corral-4194304-1";  // above the largest pid there can be
+  // Above the largest pid there can be.
+  const std::string dead = parent_ + "/" + own_prefix() + "4194304-1";
   const std::string foreign = parent_ + "/corral-x-1";
   ASSERT_EQ(::mkdir(dead.c_str(), 0755), 0);
   ASSERT_EQ(::mkdir(foreign.c_str(), 0755), 0);
@@ -146,10 +157,45 @@ TEST_P(Group, stale_groups_of_dead_processes_are_removed_and_living_ones_kept) {
 
 TEST_P(Group, a_pid_that_was_used_again_does_not_keep_a_group) {
   // Our own pid with another start time.
-  const std::string stale = parent_ + "/corral-" + std::to_string(::getpid()) + "-1";
+  const std::string stale = parent_ + "/" + own_prefix() + std::to_string(::getpid()) + "-1";
   ASSERT_EQ(::mkdir(stale.c_str(), 0755), 0);
   remove_stale_cgroups(parent_);
   EXPECT_FALSE(exists(stale));
+}
+
+// Runs `body` as process 1 of a new pid namespace, with or without a /proc of that namespace.
+int in_pid_namespace(bool own_proc, const std::function<int()>& body) {
+  return in_child([&] {
+    if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return 100;
+    return in_child([&] {
+      if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 101;
+      if (own_proc && ::mount("proc", "/proc", "proc", 0, nullptr) != 0) return 102;
+      return body();
+    });
+  });
+}
+
+TEST_P(Group, a_start_in_another_pid_namespace_leaves_a_group_that_is_not_entered_yet) {
+  const auto living = CgroupFolder::create(parent_);
+  ASSERT_TRUE(living);
+  for (const bool own_proc : {true, false}) {
+    EXPECT_EQ(in_pid_namespace(own_proc, [&] { return int(remove_stale_cgroups(parent_)); }), 0);
+    EXPECT_TRUE(exists(living->path())) << own_proc;
+    // And the other way round.
+    EXPECT_EQ(in_pid_namespace(own_proc,
+                               [&] {
+                                 const auto inner = CgroupFolder::create(parent_);
+                                 if (!inner) return 1;
+                                 if (remove_stale_cgroups(parent_) != 0) return 2;
+                                 return exists(inner->path()) ? 0 : 3;
+                               }),
+              0);
+  }
+  const std::string foreign = parent_ + "/corral-1-4194304-1";
+  ASSERT_EQ(::mkdir(foreign.c_str(), 0755), 0);
+  EXPECT_EQ(remove_stale_cgroups(parent_), 0U);
+  EXPECT_TRUE(exists(foreign));
+  EXPECT_EQ(::rmdir(foreign.c_str()), 0);
 }
 
 // Forks into the group; the child's exit status says whether it was there before it joined.
