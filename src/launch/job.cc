@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "host/proc.h"
+#include "launch/descent.h"
 
 namespace corral::launch {
 namespace {
@@ -24,6 +25,8 @@ namespace {
 constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::int64_t kTickNs = 1000 * kNsPerMs;
 constexpr int kGracePollMs = 20;
+// A flood of signals must not keep the rest from its turn.
+constexpr int kSignalsPerTurn = 16;
 
 // Faults stay deadly, and what cannot be caught stays with the kernel.
 constexpr std::array kNotTaken = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
@@ -100,24 +103,20 @@ std::string read_to_end(int fd) {
   }
 }
 
-// A process that descends from this one: when the job signals Corral it signals what it takes for
-// its shell.
-bool descends_from_us(pid_t pid) {
-  while (pid > 1) {
-    if (pid == ::getpid()) return true;
-    const auto stat = host::read_stat(host::Root(), pid);
-    if (!stat) return false;
-    pid = stat->parent;
-  }
-  return false;
-}
-
 // Whether a process outside the job sent it. A terminal's signals come from the kernel and reach
 // the whole group. An alarm set before exec is the kernel's too, but this process alone has it:
-// without Corral it would be the job's.
-bool from_outside(const signalfd_siginfo& info) {
+// without Corral it would be the job's. When the job signals Corral it signals what it takes for
+// its shell.
+bool from_outside(const signalfd_siginfo& info, const SignalDesk& signals) {
   if (info.ssi_code > 0) return info.ssi_signo == SIGALRM;
-  return !descends_from_us(static_cast<pid_t>(info.ssi_pid));
+  return descent_of(host::Root(), static_cast<pid_t>(info.ssi_pid), ::getpid(),
+                    signals.earlier_processes()) != Descent::job;
+}
+
+// A process below this one; one that is gone by now counts as the job's.
+bool is_of_job(pid_t pid, const SignalDesk& signals) {
+  return signals.earlier_processes().empty() ||
+         descent_of(host::Root(), pid, ::getpid(), signals.earlier_processes()) != Descent::earlier;
 }
 
 bool is_job_control_stop(int signal) {
@@ -135,13 +134,23 @@ void stop_by(int signal) {
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Reaps what has ended; false when no child is left.
-bool has_children() {
-  for (;;) {
-    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
-    if (pid == 0) return true;
-    if (pid < 0) return errno != ECHILD;
+// Reaps what has ended; false when no child is left but earlier ones. Without the canary, having no
+// other child is having no process of the job: orphans become our children.
+bool has_job_children(const SignalDesk& signals) {
+  pid_t pid = 0;
+  do pid = ::waitpid(-1, nullptr, WNOHANG);
+  while (pid > 0);
+  if (pid < 0) return errno != ECHILD;
+  if (signals.earlier_processes().empty()) return true;
+  // The kernel's list may leave one out while a sibling of it ends.
+  constexpr int kLooks = 3;
+  for (int i = 0; i < kLooks; ++i) {
+    const auto pids = host::children(host::Root(), ::getpid());
+    if (!pids) return true;
+    if (std::ranges::any_of(*pids, [&](pid_t child) { return is_of_job(child, signals); }))
+      return true;
   }
+  return false;
 }
 
 class Supervisor {
@@ -149,12 +158,17 @@ class Supervisor {
   Supervisor(pid_t job, const SignalDesk& signals, Canary& canary)
       : job_(job), signals_(signals), canary_(canary) {}
 
-  // Waits up to `timeout_ms` for signals and handles them all.
+  // Waits up to `timeout_ms` for signals and handles some.
   void handle_signals(int timeout_ms) {
     pollfd watched{.fd = signals_.fd(), .events = POLLIN, .revents = 0};
     ::poll(&watched, 1, timeout_ms);
     signalfd_siginfo info{};
-    while (::read(signals_.fd(), &info, sizeof info) == sizeof info) handle(info);
+    for (int i = 0; i < kSignalsPerTurn; ++i) {
+      // Before each: asking the canary takes time, and a job that has ended gets no signals.
+      reap();
+      if (::read(signals_.fd(), &info, sizeof info) != sizeof info) break;
+      handle(info);
+    }
     reap();  // always: whatever else happens to SIGCHLD, an ended job is seen within a second
     // The shell must see a stopped job. One that was stopped by its own pid (kill -STOP) is not the
     // shell's affair: whoever continues it would not continue us.
@@ -180,7 +194,8 @@ class Supervisor {
     if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)
       asked_to_end_ = true;
     const bool kernel = info.ssi_code > 0;
-    if (ended_ || !from_outside(info) || (!kernel && canary_.also_received(signal))) return;
+    if (ended_ || !from_outside(info, signals_) || (!kernel && canary_.also_received(signal)))
+      return;
     ::kill(job_, signal);
   }
 
@@ -224,6 +239,7 @@ Result<SignalDesk> SignalDesk::open() {
   ::sigaction(SIGCHLD, &by_default, &desk.old_child_action_);
   desk.fd_ = Fd(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!desk.fd_) return fail_sys("signalfd", errno);
+  desk.earlier_processes_ = processes_below(host::Root(), ::getpid());
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_sys("become a child subreaper", errno);
   return desk;
 }
@@ -264,10 +280,10 @@ std::expected<pid_t, StartError> start_job(const JobSpec& spec, const SignalDesk
   return std::unexpected(decode(message));
 }
 
-std::vector<pid_t> job_processes(pid_t canary) {
+std::vector<pid_t> job_processes(const SignalDesk& signals, pid_t canary) {
   auto pids = host::descendants(host::Root(), ::getpid());
   if (!pids) return {};
-  std::erase(*pids, canary);
+  std::erase_if(*pids, [&](pid_t pid) { return pid == canary || !is_of_job(pid, signals); });
   return *std::move(pids);
 }
 
@@ -286,18 +302,16 @@ JobEnd supervise(pid_t job, const SignalDesk& signals, Canary& canary, double gr
     supervisor.handle_signals(static_cast<int>(wait_ms));
     tick();
   }
-  // Orphans become our children. Without the canary, having no child is having no process of the
-  // job.
   canary.stop();
   JobEnd end{.wait_status = supervisor.wait_status(), .grace_used_s = 0, .orphans = {}};
   const std::int64_t ended = monotonic_ns();
   supervisor.expect_end();
-  while (has_children() && end.grace_used_s < grace_s && !supervisor.asked_to_end()) {
+  while (has_job_children(signals) && end.grace_used_s < grace_s && !supervisor.asked_to_end()) {
     supervisor.handle_signals(kGracePollMs);
     tick();
     end.grace_used_s = static_cast<double>(monotonic_ns() - ended) / 1e9;
   }
-  if (has_children()) end.orphans = job_processes(canary.pid());
+  if (has_job_children(signals)) end.orphans = job_processes(signals, canary.pid());
   return end;
 }
 

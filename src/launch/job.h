@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/fd.h"
+#include "host/proc.h"
 #include "isolate/apply.h"
 #include "launch/canary.h"
 #include "launch/environment.h"
@@ -37,17 +39,20 @@ struct StartError {
 
 // Signals and dispositions as the caller had them, which the job gets back before exec.
 // Constructing it blocks every signal that take_signals() reports, for all threads made afterwards,
-// and makes this process a child subreaper.
+// and makes this process a child subreaper. Also notes what is below this process already.
 class SignalDesk {
  public:
   static Result<SignalDesk> open();
   int fd() const { return fd_.get(); }
   void restore_for_job() const;  // async-signal-safe
+  // What was below this process then, and is none of the job's (launch/descent).
+  const std::vector<host::ProcessStat>& earlier_processes() const { return earlier_processes_; }
 
  private:
   Fd fd_;
   sigset_t old_mask_{};
   struct sigaction old_child_action_{};
+  std::vector<host::ProcessStat> earlier_processes_;
 };
 
 // Replaces this process by the job, confined: nothing watches it. Returns only on failure.
@@ -68,7 +73,8 @@ struct JobEnd {
 JobEnd supervise(pid_t job, const SignalDesk& signals, Canary& canary, double grace_s,
                  const std::function<void()>& every_second);
 
-// The processes of the job: all descendants of this process but the canary.
-std::vector<pid_t> job_processes(pid_t canary);
+// The processes of the job: all descendants of this process but the canary and the earlier ones
+// with theirs.
+std::vector<pid_t> job_processes(const SignalDesk& signals, pid_t canary);
 
 }  // namespace corral::launch

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "host/proc.h"
 
@@ -22,9 +23,11 @@ bool in_outermost_namespace(const host::Root& root) {
 
 }  // namespace
 
-ProcessBook::ProcessBook(host::Root root, pid_t job_ancestor, bool pids_are_ours)
+ProcessBook::ProcessBook(host::Root root, pid_t job_ancestor,
+                         std::vector<host::ProcessStat> not_of_job, bool pids_are_ours)
     : root_(std::move(root)),
       job_ancestor_(job_ancestor),
+      not_of_job_(std::move(not_of_job)),
       pids_are_ours_(pids_are_ours || in_outermost_namespace(root_)) {}
 
 bool ProcessBook::believable() const {
@@ -45,6 +48,10 @@ bool ProcessBook::descends_from_ancestor(pid_t pid) const {
   for (int i = 0; i < kMaxDepth; ++i) {
     const auto stat = host::read_stat(root_, pid);
     if (!stat || stat->parent <= 0) return false;
+    if (std::ranges::any_of(not_of_job_, [&](const host::ProcessStat& other) {
+          return other.pid == stat->pid && other.start_ticks == stat->start_ticks;
+        }))
+      return false;
     if (stat->parent == job_ancestor_) return true;
     pid = stat->parent;
   }

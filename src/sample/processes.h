@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpu/nvml.h"
+#include "host/proc.h"
 #include "host/root.h"
 #include "snapshot/run.h"
 
@@ -26,9 +27,11 @@ class ProcessBook {
     bool of_job = false;
   };
 
-  // `job_ancestor`: see Options. `pids_are_ours`: NVML's pids are known to be those of `root`, as
-  // on the simulated machine; else that is so in the machine's outermost pid namespace.
-  ProcessBook(host::Root root, pid_t job_ancestor, bool pids_are_ours);
+  // `job_ancestor`, `not_of_job`: see Options. `pids_are_ours`: NVML's pids are known to be those
+  // of `root`, as on the simulated machine; else that is so in the machine's outermost pid
+  // namespace.
+  ProcessBook(host::Root root, pid_t job_ancestor, std::vector<host::ProcessStat> not_of_job,
+              bool pids_are_ours);
 
   // nullopt: there is no such process (any more) here.
   std::optional<Entry> find(pid_t pid);
@@ -43,6 +46,7 @@ class ProcessBook {
 
   host::Root root_;
   pid_t job_ancestor_;
+  std::vector<host::ProcessStat> not_of_job_;
   bool pids_are_ours_;
   std::map<pid_t, Entry> entries_;
   unsigned strangers_ = 0;  // pids asked for that are no processes here

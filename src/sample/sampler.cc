@@ -103,7 +103,7 @@ struct Sampler::Shared {
         gpus(inventory.gpus),
         sources(gpus.size()),
         processes(gpus.size()),
-        book(options.processes, options.job_ancestor, inventory.simulated) {
+        book(options.processes, options.job_ancestor, options.not_of_job, inventory.simulated) {
     for (std::size_t i = 0; i < gpus.size(); ++i) filed.emplace_back(options.history_limit);
   }
 

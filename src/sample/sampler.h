@@ -28,6 +28,7 @@
 
 #include "gpu/device.h"
 #include "gpu/nvml.h"
+#include "host/proc.h"
 #include "host/root.h"
 #include "snapshot/run.h"
 
@@ -41,6 +42,8 @@ struct Options {
   std::chrono::nanoseconds patience = std::chrono::seconds(2);
   // A GPU's process is the job's when it descends from this one (Corral, a subreaper); 0: none is.
   pid_t job_ancestor = 0;
+  // Processes below the ancestor that were there before the job: neither they nor theirs are its.
+  std::vector<host::ProcessStat> not_of_job = {};
   // Stretches kept per GPU, about 150 bytes each: 10 minutes at full resolution, then it is halved.
   std::size_t history_limit = 6000;
   // Where processes are looked up. Not the simulated machine's root: its processes are real.

@@ -166,6 +166,7 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
   sampling.fast_interval =
       std::chrono::nanoseconds(static_cast<std::int64_t>(options.interval_s * 1e9));
   sampling.job_ancestor = ::getpid();
+  sampling.not_of_job = signals->earlier_processes();
   sample::Sampler sampler(setup.machine.nvml, setup.machine.inventory, sampling);
   if (setup.machine.nvml_open) sampler.before();
   launch::close_on_exec_except(inherited);
@@ -183,7 +184,7 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
       setup.observation.folder ? setup.observation.folder->library_folder() : std::string();
   launch::JobWatch watch(library_folder, setup.observation.driver);
   const launch::JobEnd end = launch::supervise(*job, *signals, *canary, options.grace_s, [&] {
-    watch.look(launch::job_processes(canary->pid()));
+    watch.look(launch::job_processes(*signals, canary->pid()));
   });
 
   add_end(end, start_ns, monotonic_ns(), run);

@@ -32,7 +32,7 @@ class Processes : public testing::Test {
     std::filesystem::remove_all(host_.root().path("/proc/" + std::to_string(pid)));
   }
   ProcessBook book(bool pids_are_ours = true) {
-    return ProcessBook(host_.root(), kCorral, pids_are_ours);
+    return ProcessBook(host_.root(), kCorral, {}, pids_are_ours);
   }
 
   tests::MadeHost host_;
@@ -54,6 +54,21 @@ TEST_F(Processes, of_the_job_descend_from_corral) {
   EXPECT_FALSE(processes[2].of_job);
   EXPECT_EQ(on_gpu.job_memory_peak_bytes(), 30U);
   EXPECT_EQ(on_gpu.known(known), true);
+}
+
+TEST_F(Processes, that_were_below_corral_before_the_job_are_not_of_it_nor_are_theirs) {
+  add(101, kCorral, "before", 7);
+  add(102, 101, "its own");
+  add(103, kCorral, "python3");
+  host::ProcessStat before;
+  before.pid = 101;
+  before.start_ticks = 7;
+  ProcessBook known(host_.root(), kCorral, {before}, true);
+  EXPECT_FALSE(known.find(101)->of_job);
+  EXPECT_FALSE(known.find(102)->of_job);
+  EXPECT_TRUE(known.find(103)->of_job);
+  add(101, kCorral, "the pid again", 8);
+  EXPECT_TRUE(known.find(101)->of_job);
 }
 
 TEST_F(Processes, peak_is_of_one_moment) {
