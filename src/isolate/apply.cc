@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "isolate/cgroup1.h"
@@ -57,6 +58,13 @@ Result<void> prepare_cgroup(Prepared& prepared) {
   return {};
 }
 
+std::vector<RefusedNode> held_nodes(const Plan& plan) {
+  std::vector<RefusedNode> held;
+  std::ranges::copy_if(plan.refused, std::back_inserter(held),
+                       [&](const RefusedNode& node) { return is_held(plan, node); });
+  return held;
+}
+
 LandlockRules landlock_rules(const Plan& plan) {
   LandlockRules rules;
   for (const RefusedNode& refused : plan.refused)
@@ -99,7 +107,7 @@ Result<void> enter(const Prepared& prepared) {
     return fail_sys("no_new_privs", errno);
   if (prepared.landlock_ruleset) CORRAL_CHECK(enter_landlock(prepared.landlock_ruleset.get()));
   if (!prepared.filter.empty()) CORRAL_CHECK(enter_filter(prepared.filter));
-  return self_test(plan.refused, plan.allowed);
+  return self_test(held_nodes(plan), plan.allowed);
 }
 
 Result<std::vector<pid_t>> release(Prepared& prepared) {

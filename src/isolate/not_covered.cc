@@ -59,6 +59,10 @@ void name_nodes(Plan& plan, const Request& request, const Host& host) {
     plan.not_covered.emplace_back(
         "an open in mode 3 passes Landlock, and this kernel has no seccomp filters: accidents are "
         "stopped, intent is not");
+  if (by_path_only)
+    plan.general_limits.emplace_back(
+        "a mount or node that somebody outside makes after the start opens what it leads to: "
+        "Landlock refuses the names that were there, only a cgroup refuses the number");
   if (by_path_only && !host.alias_search_complete)
     plan.general_limits.emplace_back(
         "a second node of the same number deep outside /dev, which only root can make, was not "

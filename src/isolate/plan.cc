@@ -278,6 +278,18 @@ std::string enforced_text(const Plan& plan) {
   return join(parts, "+");
 }
 
+// Asked for without a selection: it would silently do nothing.
+Result<void> check_asked(const Request& request, const Plan& plan) {
+  if (plan.requested) return {};
+  const bool named = request.method == Method::cgroup || request.method == Method::landlock ||
+                     request.method == Method::mount;
+  if (!request.tight && !named) return {};
+  return fail((request.tight ? std::string("--tight")
+                             : "--enforce " + std::string(method_name(request.method))) +
+                  ": there is nothing to refuse",
+              "say which GPUs the job gets (--gpus) or which nodes it may not open (--refuse)");
+}
+
 // A name below /tmp cannot be refused by path without taking /tmp away. By number it can.
 Result<void> add_alias(Plan& plan, const Node& node, const Alias& alias) {
   RefusedNode refused{
@@ -287,7 +299,6 @@ Result<void> add_alias(Plan& plan, const Node& node, const Alias& alias) {
   refused.node.path = alias.path;
   if (plan.has(Layer::landlock) && !alias.shared_folder.empty()) {
     refused.by_path = false;
-    refused.self_test = has_cgroup(plan);
     if (!has_cgroup(plan) && plan.tight)
       return fail("--tight: " + alias.path + " is another name of " + node.path +
                       ", and Landlock could refuse it only by taking away " + alias.shared_folder,
@@ -323,6 +334,11 @@ Result<void> add_refused(Plan& plan, const std::vector<Wanted>& wanted, const Ho
 }  // namespace
 
 bool Plan::has(Layer layer) const { return contains(layers, layer); }
+
+bool is_held(const Plan& plan, const RefusedNode& node) {
+  if (has_cgroup(plan) || plan.enforced == "existing") return true;
+  return plan.has(Layer::landlock) && node.by_path;
+}
 
 Result<Method> parse_method(std::string_view text) {
   for (const Method method :
@@ -366,6 +382,7 @@ Result<Plan> make_plan(const Request& request, const Host& host) {
             .tight = request.tight,
             .as_root = host.root,
             .landlock_abi = host.landlock_abi};
+  CORRAL_CHECK(check_asked(request, plan));
   plan.allowed = allowed_nodes(request);
   CORRAL_TRY(plan.environment, environment(request));
   const std::vector<Wanted> wanted = wanted_refusals(request);
@@ -377,10 +394,9 @@ Result<Plan> make_plan(const Request& request, const Host& host) {
   CORRAL_CHECK(add_refused(plan, wanted, host));
   plan.no_new_privs = plan.has(Layer::landlock) || plan.has(Layer::seccomp) ||
                       (plan.has(Layer::landlock_scope) && !host.cap_sys_admin);
-  if (plan.tight && host.root && has_cgroup(plan)) {
-    plan.filter_cgroup_exits = true;
-    plan.read_only = host.cgroup_mounts;
-  }
+  plan.filter_cgroup_exits = plan.tight && host.root && has_cgroup(plan);
+  // Root's writes there do more than leave a group: the kernel runs a v1 release_agent outside.
+  if (plan.has(Layer::landlock) && host.root) plan.read_only = host.cgroup_mounts;
   name_what_is_not_covered(plan, request, host);
   return plan;
 }

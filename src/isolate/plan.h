@@ -44,8 +44,7 @@ std::string_view layer_name(Layer layer);
 struct RefusedNode {
   Node node;
   std::string why;      // "GPU 0", "DRM node of GPU 0", "--refuse", "second mount of /dev/nvidia0"
-  bool by_path = true;  // Landlock refuses this name
-  bool self_test = true;  // must fail to open in the child before exec
+  bool by_path = true;  // Landlock, where it is used, refuses this name
 
   bool operator==(const RefusedNode&) const = default;
 };
@@ -89,6 +88,11 @@ struct Plan {
 
   bool has(Layer layer) const;
 };
+
+// Whether something keeps the job from opening that node: a cgroup layer by its number, Landlock
+// by its name, or the confinement that is there already. Else it stays open, and `not_covered` or
+// `enforced` says so.
+bool is_held(const Plan& plan, const RefusedNode& node);
 
 // The paths that a request wants refused, before aliases: nodes of GPUs outside the selection,
 // their DRM nodes, capability nodes of MIG instances outside it, and --refuse. `why` says which.

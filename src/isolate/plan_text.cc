@@ -29,6 +29,11 @@ void add_section(std::string& text, std::string_view title, const std::vector<st
   for (const std::string& line : lines) text += fmt::format("  {}\n", printable(line));
 }
 
+// A plan with layers names what they hold; without any, everything that was to be refused.
+bool is_listed(const Plan& plan, const RefusedNode& node) {
+  return plan.layers.empty() || is_held(plan, node);
+}
+
 std::string headline(const Plan& plan) {
   if (!plan.layers.empty())
     return fmt::format("confined by {} (enforced: {})", join_and(layer_texts(plan)), plan.enforced);
@@ -69,7 +74,8 @@ std::string describe(const Plan& plan) {
   std::string text = headline(plan) + "\n";
   std::vector<std::string> lines;
   for (const RefusedNode& r : plan.refused)
-    lines.push_back(fmt::format("{:<28} {:<10} {}", r.node.path, number_text(r.node), r.why));
+    if (is_listed(plan, r))
+      lines.push_back(fmt::format("{:<28} {:<10} {}", r.node.path, number_text(r.node), r.why));
   add_section(text, "refused", lines);
   lines.clear();
   for (const AllowedNode& a : plan.allowed)
@@ -88,6 +94,7 @@ std::string describe(const Plan& plan) {
 nlohmann::json to_json(const Plan& plan) {
   nlohmann::json refused = nlohmann::json::array();
   for (const RefusedNode& r : plan.refused) {
+    if (!is_listed(plan, r)) continue;
     nlohmann::json node = {{"path", r.node.path}, {"why", r.why}};
     const bool numbered = r.node.major != 0;
     node["type"] = std::string(1, static_cast<char>(r.node.type));

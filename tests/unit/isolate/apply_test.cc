@@ -9,6 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
 #include "in_child.h"
 #include "isolate/landlock.h"
 #include "isolate/selftest.h"
@@ -94,6 +99,30 @@ TEST(apply, a_confined_process_that_confines_again_finds_it_done) {
               if (inner->enforced != "existing") return 1;
               const auto nothing = prepare(*inner);
               return nothing && enter(*nothing) ? 0 : 2;
+            }),
+            0);
+}
+
+// A v1 release_agent, for one, is run outside by the kernel: root must not write it.
+TEST(apply, root_cannot_write_to_cgroup_files_under_landlock) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  const auto plan = plan_for(refuse_full(Method::landlock));
+  ASSERT_TRUE(plan);
+  std::vector<std::string> files;
+  for (const std::string& mount : plan->read_only) files.push_back(mount + "/cgroup.procs");
+  std::erase_if(files, [](const std::string& file) {
+    const Fd fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+    return !fd;
+  });
+  CORRAL_NEEDS("root", !files.empty(), "no cgroup mount that we may write to");
+  EXPECT_EQ(in_child([&] {
+              const auto prepared = prepare(*plan);
+              if (!prepared || !enter(*prepared)) return 10;
+              for (const std::string& file : files) {
+                if (::open(file.c_str(), O_WRONLY) >= 0 || errno != EACCES) return 1;
+                if (::open(file.c_str(), O_RDONLY) < 0) return 2;
+              }
+              return 0;
             }),
             0);
 }

@@ -194,6 +194,60 @@ TEST(plan, tight_as_root_closes_the_ways_out_of_the_cgroup) {
   EXPECT_TRUE(user.read_only.empty());
 }
 
+TEST(plan, root_does_not_write_to_cgroups_where_landlock_can_forbid_it) {
+  Request request = two_gpus_give_1();
+  request.method = Method::landlock;
+  const Plan root = planned(request, root_host(request));
+  EXPECT_EQ(root.read_only, (std::vector<std::string>{"/cg2", "/cg1"}));
+  EXPECT_FALSE(root.filter_cgroup_exits);
+  EXPECT_TRUE(planned(request, user_host(request)).read_only.empty());
+  request.method = Method::cgroup;
+  EXPECT_TRUE(planned(request, root_host(request)).read_only.empty());
+}
+
+TEST(plan, what_is_made_later_outside_is_a_limit_of_refusing_names) {
+  const Request request = two_gpus_give_1();
+  EXPECT_TRUE(says(planned(request, user_host(request)).general_limits, "after the start"));
+  EXPECT_FALSE(says(planned(request, root_host(request)).general_limits, "after the start"));
+}
+
+TEST(plan, a_method_without_anything_to_refuse_is_an_error_not_a_silent_nothing) {
+  for (const Method method : {Method::cgroup, Method::landlock, Method::mount, Method::automatic}) {
+    Request request = two_gpus_give_1();
+    request.allowed = {};
+    request.method = method;
+    request.tight = method == Method::automatic;
+    const std::string text = refusal(request, root_host(request));
+    const std::string name =
+        request.tight ? "--tight" : "--enforce " + std::string(method_name(method));
+    EXPECT_NE(text.find(name + ": there is nothing to refuse"), std::string::npos) << text;
+    EXPECT_NE(text.find("--gpus"), std::string::npos) << text;
+    EXPECT_NE(text.find("--refuse"), std::string::npos) << text;
+    // A selection that leaves nothing to refuse has been asked for.
+    request.allowed.requested = true;
+    request.allowed.gpus = {0, 1};
+    EXPECT_EQ(refusal(request, root_host(request)), "planned: none");
+  }
+  Request plain = two_gpus_give_1();
+  plain.allowed = {};
+  plain.method = Method::env;
+  EXPECT_EQ(refusal(plain, root_host(plain)), "planned: none");
+}
+
+TEST(plan, what_holds_a_node_is_a_cgroup_its_name_or_what_is_there) {
+  const RefusedNode by_name;
+  const RefusedNode by_number{.node = {}, .why = {}, .by_path = false};
+  const auto held = [](Layers layers, std::string enforced, const RefusedNode& node) {
+    return is_held(Plan{.layers = std::move(layers), .enforced = std::move(enforced)}, node);
+  };
+  EXPECT_TRUE(held({Layer::landlock, Layer::seccomp}, "landlock+seccomp", by_name));
+  EXPECT_FALSE(held({Layer::landlock, Layer::seccomp}, "landlock+seccomp", by_number));
+  EXPECT_TRUE(held({Layer::cgroup1, Layer::landlock}, "cgroup+landlock", by_number));
+  EXPECT_TRUE(held({Layer::cgroup2, Layer::landlock_scope}, "cgroup", by_number));
+  EXPECT_TRUE(held({}, "existing", by_name));
+  EXPECT_FALSE(held({}, "none", by_name));
+}
+
 TEST(plan, existing_confinement_is_left_alone_when_it_refuses_everything) {
   Request request = two_gpus_give_1();
   Host host = root_host(request);
@@ -338,7 +392,10 @@ TEST(plan, a_second_name_below_tmp_is_not_worth_tmp) {
       {.path = "/tmp/x/nvidia0", .kind = Alias::Kind::node, .shared_folder = "/tmp"}};
   const Plan plan = planned(request, user);
   EXPECT_FALSE(plan.refused[2].by_path);
-  EXPECT_FALSE(plan.refused[2].self_test);
+  EXPECT_TRUE(is_held(plan, plan.refused[0]));
+  EXPECT_FALSE(is_held(plan, plan.refused[2]));
+  EXPECT_EQ(to_json(plan).at("refused").size(), 2U);
+  EXPECT_EQ(describe(plan).find("second node of"), std::string::npos);
   EXPECT_TRUE(says(plan.not_covered, "/tmp/x/nvidia0"));
 
   request.tight = true;
@@ -348,7 +405,7 @@ TEST(plan, a_second_name_below_tmp_is_not_worth_tmp) {
   root.refused[0].aliases = user.refused[0].aliases;
   const Plan tight = planned(request, root);
   EXPECT_FALSE(tight.refused[2].by_path);
-  EXPECT_TRUE(tight.refused[2].self_test);  // the cgroup refuses the number
+  EXPECT_TRUE(is_held(tight, tight.refused[2]));  // the cgroup refuses the number
 }
 
 TEST(plan, landlock_does_not_take_tmp_away_for_a_node_in_it) {

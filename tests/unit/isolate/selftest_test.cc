@@ -45,9 +45,15 @@ TEST(selftest, an_error_of_the_driver_is_not_a_refusal) {
 }
 
 TEST(selftest, names_that_the_plan_leaves_open_are_not_tried) {
-  RefusedNode node = refused("/dev/full");
-  node.self_test = false;
-  EXPECT_TRUE(test(node));
+  Plan plan{.layers = {Layer::landlock}, .enforced = "landlock", .refused = {refused("/dev/full")}};
+  const auto entered = [&] {
+    return in_child([&] { return enter(Prepared{.plan = plan}) ? 0 : 1; });
+  };
+  EXPECT_EQ(entered(), 1) << "nothing holds it here, and the plan says that Landlock does";
+  plan.refused[0].by_path = false;
+  EXPECT_EQ(entered(), 0);
+  plan.layers = {Layer::cgroup2, Layer::landlock};
+  EXPECT_EQ(entered(), 1);
 }
 
 TEST(selftest, an_allowed_node_must_open) {
