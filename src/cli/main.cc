@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // corral: finds the command and runs it. The list of commands is the registry's, not this file's.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -69,12 +70,22 @@ int main(int argc, char** argv) {
   return unknown(first);
 }
 
+// Where the caller closed stdin, stdout or stderr, our own files would get that number: what we print
+// would go into them. The job gets them closed, as without us.
+void occupy_standard_descriptors() {
+  int fd = 0;
+  do fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
+
 }  // namespace
 
 }  // namespace corral::cli
 
 int main(int argc, char** argv) {
   try {
+    corral::cli::occupy_standard_descriptors();
     const int code = corral::cli::main(argc, argv);
     // A thread may be left in NVML (sample/sampler): exit(3) would wait for its dlopen and take the
     // library down under it. All that ends with the program has ended by now.

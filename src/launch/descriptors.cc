@@ -4,30 +4,43 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
 
 namespace corral::launch {
 
-std::vector<int> open_descriptors() {
-  std::vector<int> out;
+namespace {
+
+// Every open descriptor with its flags (FD_CLOEXEC), ascending.
+std::vector<std::pair<int, int>> descriptors_with_flags() {
+  std::vector<std::pair<int, int>> out;
   const auto names = list_folder("/proc/self/fd");
   if (!names) return out;
-  for (const std::string& name : *names)
+  for (const std::string& name : *names) {
+    const auto fd = parse_number<int>(name);
+    const int flags = fd ? ::fcntl(*fd, F_GETFD) : -1;
     // The listing's own descriptor is among them and closed by now.
-    if (const auto fd = parse_number<int>(name); fd && ::fcntl(*fd, F_GETFD) >= 0)
-      out.push_back(*fd);
+    if (flags >= 0) out.emplace_back(*fd, flags);
+  }
   std::ranges::sort(out);
   return out;
 }
 
+}  // namespace
+
+std::vector<int> open_descriptors() {
+  std::vector<int> out;
+  for (const auto& [fd, flags] : descriptors_with_flags())
+    if ((flags & FD_CLOEXEC) == 0) out.push_back(fd);
+  return out;
+}
+
 void close_on_exec_except(const std::vector<int>& kept) {
-  for (const int fd : open_descriptors()) {
-    if (std::ranges::binary_search(kept, fd)) continue;
-    const int flags = ::fcntl(fd, F_GETFD);
-    if (flags >= 0) ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
-  }
+  for (const auto& [fd, flags] : descriptors_with_flags())
+    if (!std::ranges::binary_search(kept, fd)) ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
 }
 
 }  // namespace corral::launch

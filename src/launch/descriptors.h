@@ -7,7 +7,8 @@
 
 namespace corral::launch {
 
-// The descriptors open now, ascending.
+// The descriptors open now that exec passes on, ascending. Those that this process opened itself
+// for its own use are not among them.
 std::vector<int> open_descriptors();
 
 // Marks every other descriptor close-on-exec: NVML, for one, opens GPU nodes without that flag.
