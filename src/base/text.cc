@@ -29,6 +29,20 @@ std::size_t utf8_length(std::string_view text) {
   return length;
 }
 
+// A whole character that a terminal obeys instead of showing: C0, DEL and C1 controls, line
+// separators, and the marks that turn the direction of text, which make a line read as another one.
+bool commands_terminal(std::string_view character) {
+  const unsigned char first = static_cast<unsigned char>(character.front());
+  if (character.size() == 1) return first < 0x20 || first == 0x7f;
+  if (character.size() == 2)
+    return (first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0) ||
+           character == "\u061c";
+  constexpr std::string_view kMarks[] = {"\u200e", "\u200f", "\u2028", "\u2029", "\u202a",
+                                         "\u202b", "\u202c", "\u202d", "\u202e", "\u2066",
+                                         "\u2067", "\u2068", "\u2069"};
+  return std::ranges::find(kMarks, character) != std::end(kMarks);
+}
+
 }  // namespace
 
 std::string_view trim(std::string_view text) {
@@ -93,20 +107,17 @@ std::string printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
-    const unsigned char first = static_cast<unsigned char>(text.front());
-    // C0, DEL, and C1 (U+0080..U+009F is c2 80..c2 9f): terminals obey them.
-    const bool control =
-        first < 0x20 || first == 0x7f ||
-        (length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
-    if (length == 0 || control) {
-      out += "\\x";
-      out += kHex[first >> 4];
-      out += kHex[first & 15];
-      text.remove_prefix(1);
+    const std::string_view character = text.substr(0, length == 0 ? 1 : length);
+    if (length == 0 || commands_terminal(character)) {
+      for (const char c : character) {
+        out += "\\x";
+        out += kHex[static_cast<unsigned char>(c) >> 4];
+        out += kHex[static_cast<unsigned char>(c) & 15];
+      }
     } else {
-      out += text.substr(0, length);
-      text.remove_prefix(length);
+      out += character;
     }
+    text.remove_prefix(character.size());
   }
   return out;
 }

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/print.h"
 #include "cli/version.h"
 #include "launch/exit_codes.h"
 
@@ -47,31 +48,31 @@ Arguments arguments_of(int argc, char** argv) {
 int unknown(std::string_view name) {
   std::vector<std::string> names;
   for (const Command* command : all_commands()) names.emplace_back(command->name);
-  fmt::print(stderr, "corral: no command '{}': there is {}\n  corral --help shows them\n",
-             printable(name), join_and(names));
+  print_error("corral: no command '{}': there is {}\n  corral --help shows them\n", printable(name),
+              join_and(names));
   return launch::kUsage;
 }
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "{}", overview());
+    print_error("{}", overview());
     return launch::kUsage;
   }
   const std::string_view first = argv[1];
   if (first == "-V" || first == "--version") {
-    fmt::print("corral {}\n", kVersion);
+    print_out("corral {}\n", kVersion);
     return 0;
   }
   if (first == "-h" || first == "--help") {
-    fmt::print("{}", overview());
+    print_out("{}", overview());
     return 0;
   }
   if (const Command* command = find_command(first)) return command->run(arguments_of(argc, argv));
   return unknown(first);
 }
 
-// Where the caller closed stdin, stdout or stderr, our own files would get that number: what we print
-// would go into them. The job gets them closed, as without us.
+// Where the caller closed stdin, stdout or stderr, our own files would get that number: what we
+// print would go into them. The job gets them closed, as without us.
 void occupy_standard_descriptors() {
   int fd = 0;
   do fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
     ::_exit(code);
   } catch (const std::exception& error) {
     // Memory, and bugs: expected failures are values.
-    fmt::print(stderr, "corral: {}\n", error.what());
+    corral::cli::print_error("corral: {}\n", error.what());
     return corral::launch::kCannotSetUp;
   }
 }

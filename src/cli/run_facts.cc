@@ -35,7 +35,7 @@ snapshot::Run planned_run(const gpu::Inventory& inventory, const isolate::Plan& 
     if (setting.name == "CUDA_VISIBLE_DEVICES") run.confinement.visible_devices = setting.value;
   if (plan.enforced != "none")
     for (const isolate::RefusedNode& node : plan.refused)
-      run.confinement.refused.push_back(node.node.path);
+      if (isolate::is_held(plan, node)) run.confinement.refused.push_back(node.node.path);
   for (const gpu::Gpu& gpu : inventory.gpus) {
     snapshot::GpuRun entry;
     entry.gpu = gpu;
@@ -70,7 +70,8 @@ void add_processes(const std::vector<launch::SeenProcess>& seen,
     observed.insert({static_cast<pid_t>(trace.pid), trace.start_time_ticks.value_or(0)});
   for (const launch::SeenProcess& process : seen) {
     if (observed.contains({process.pid, process.start_ticks})) continue;
-    if (process.maps_shim) observed.insert({process.pid, process.start_ticks});
+    if (process.maps_shim && process.unobserved_why.empty())
+      observed.insert({process.pid, process.start_ticks});
     if (!process.unobserved_why.empty())
       run.coverage.unobserved.push_back({process.pid, process.command, process.unobserved_why});
   }

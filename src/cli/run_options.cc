@@ -3,9 +3,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 namespace corral::cli {
 namespace {
@@ -65,6 +68,14 @@ Result<std::string> absolute(const std::string& path) {
 }
 
 Result<void> take_texts(const CLI::App& app, const Texts& texts, RunOptions& options) {
+  // An empty variable in a batch script is a selection that went missing, not one that was never
+  // wanted.
+  for (const char* name : {"CORRAL_GPUS", "CORRAL_ENFORCE", "CORRAL_GRACE"})
+    if (const char* value = std::getenv(name); value != nullptr && *value == '\0')
+      return fail(fmt::format("{} is set and empty", name), "unset it, or give it a value");
+  for (const double seconds : {options.grace_s, options.interval_s})
+    if (!std::isfinite(seconds))
+      return fail(fmt::format("--grace, --interval: {} is not a number of seconds", seconds));
   if (app.count("--gpus") > 0) options.gpus = texts.gpus;
   CORRAL_TRY(options.method, isolate::parse_method(texts.enforce));
   options.observe = !texts.no_observe;
@@ -72,6 +83,9 @@ Result<void> take_texts(const CLI::App& app, const Texts& texts, RunOptions& opt
                   : texts.color == "never" ? ColorWhen::never
                                            : ColorWhen::automatic;
   if (app.count("--status-fd") > 0) {
+    if (texts.status_fd <= STDERR_FILENO && texts.status_fd >= 0)
+      return fail(fmt::format("--status-fd {}: that is the job's own stream", texts.status_fd),
+                  "use 3 or more: corral run --status-fd 3 … 3>status.json");
     if (texts.status_fd < 0 || ::fcntl(texts.status_fd, F_GETFD) < 0)
       return fail(fmt::format("--status-fd {}: not an open descriptor", texts.status_fd),
                   "open it in the shell: corral run --status-fd 3 … 3>status.json");

@@ -2,6 +2,7 @@
 #include "cli/status.h"
 
 #include <fcntl.h>
+#include <poll.h>
 
 #include <nlohmann/json.hpp>
 
@@ -15,7 +16,10 @@ using Json = nlohmann::ordered_json;
 // A reader that went away is no reason to disturb the job: SIGPIPE is blocked by then, the error is
 // dropped.
 void write_line(std::optional<int> fd, const Json& json) {
-  if (fd) (void)write_all(*fd, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (!fd) return;
+  pollfd room{.fd = *fd, .events = POLLOUT, .revents = 0};
+  if (::poll(&room, 1, 1000) != 1) return;
+  (void)write_all(*fd, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/watch.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -9,6 +12,8 @@
 
 namespace corral::launch {
 namespace {
+
+constexpr rlim_t kTraceBytes = 1 << 20;
 
 // What /proc/PID/maps shows: links resolved.
 std::string resolved(const std::string& path) {
@@ -19,8 +24,10 @@ std::string resolved(const std::string& path) {
 
 }  // namespace
 
-JobWatch::JobWatch(std::string library_folder, std::string driver)
-    : library_folder_(std::move(library_folder)), driver_(std::move(driver)) {}
+JobWatch::JobWatch(std::string library_folder, std::string trace_folder, std::string driver)
+    : library_folder_(std::move(library_folder)),
+      trace_folder_(std::move(trace_folder)),
+      driver_(std::move(driver)) {}
 
 void JobWatch::look_at(Entry& entry) {
   SeenProcess& process = entry.process;
@@ -40,17 +47,33 @@ void JobWatch::look_at(Entry& entry) {
   const bool other = std::ranges::any_of(host::with_basename_prefix(*files, "libcuda.so"),
                                          [&](const std::string& path) { return path != shim; });
   process.maps_driver = maps(driver) || other;
-  process.unobserved_why.clear();
-  if (!process.maps_driver || process.maps_shim) return;
-  if (library_folder_.empty()) {
-    process.unobserved_why = "observation was off";
-    return;
+  process.unobserved_why = process.maps_driver ? why_unobserved(process) : "";
+}
+
+std::string JobWatch::why_unobserved(const SeenProcess& process) const {
+  if (library_folder_.empty()) return "observation was off";
+  const auto variable = [&](const char* name) {
+    return host::environment_variable(host::Root(), process.pid, name);
+  };
+  const auto path = variable("LD_LIBRARY_PATH");
+  if (!process.maps_shim) {
+    if (!path) return "it uses the driver itself; its environment could not be read";
+    const bool kept = *path && (*path)->find(library_folder_) != std::string::npos;
+    const auto status = host::read_status(host::Root(), process.pid);
+    if (kept && status && status->uid != ::geteuid())
+      return "another user may not read the run folder";
+    return kept ? "it opened the driver by its path, not by its name"
+                : "its LD_LIBRARY_PATH was reset or replaced";
   }
-  const auto path = host::environment_variable(host::Root(), process.pid, "LD_LIBRARY_PATH");
-  const bool kept = path && *path && (*path)->find(library_folder_) != std::string::npos;
-  process.unobserved_why = !path  ? "it uses the driver itself; its environment could not be read"
-                           : kept ? "it opened the driver by its path, not by its name"
-                                  : "its LD_LIBRARY_PATH was reset or replaced";
+  // The shim is there, but what it sees must come to us.
+  const auto folder = variable("CORRAL_TRACE_DIR");
+  if (!folder) return "its environment could not be read";
+  if (!*folder) return "its CORRAL_TRACE_DIR was reset";
+  if (**folder != trace_folder_) return "it reports to another Corral, inside this job";
+  rlimit limit{};
+  if (::prlimit(process.pid, RLIMIT_FSIZE, nullptr, &limit) == 0 && limit.rlim_cur < kTraceBytes)
+    return "it may not write files as large as a trace";
+  return "";
 }
 
 void JobWatch::look(const std::vector<pid_t>& pids) {

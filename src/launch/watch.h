@@ -18,15 +18,15 @@ struct SeenProcess {
   std::string command;
   bool maps_driver = false;
   bool maps_shim = false;
-  // Why the driver is there without the shim; empty when it is not so.
+  // Why its contexts would not be in our traces; empty when they would.
   std::string unobserved_why;
 };
 
 class JobWatch {
  public:
-  // `library_folder`: the run's folder of the shim; empty when the job is not observed at all.
+  // `library_folder`, `trace_folder`: of the run; empty when the job is not observed at all.
   // `driver`: path of the real driver.
-  JobWatch(std::string library_folder, std::string driver);
+  JobWatch(std::string library_folder, std::string trace_folder, std::string driver);
 
   // Looks at the job's processes now. A process that has no driver is looked at again ever more
   // rarely: reading the maps of a thousand shells each second would cost more than it tells.
@@ -43,8 +43,10 @@ class JobWatch {
     unsigned next_look = 0;
   };
   void look_at(Entry& entry);
+  std::string why_unobserved(const SeenProcess& process) const;
 
   std::string library_folder_;
+  std::string trace_folder_;
   std::string driver_;
   unsigned round_ = 0;
   std::map<std::pair<pid_t, std::uint64_t>, Entry> entries_;

@@ -90,7 +90,7 @@ std::string plain_promise(const Run& run, const Writer& w) {
   const std::vector<unsigned> refused = indices(run, false);
   std::vector<std::string> what;
   if (c.requested && !refused.empty()) what.push_back(fmt::format("GPU {}", ranges(refused)));
-  if (what.empty() && !c.refused.empty()) what.push_back(join(c.refused, ", "));
+  if (what.empty() && !c.refused.empty()) what.push_back(printable(join(c.refused, ", ")));
   return fmt::format("{}; its processes {} open {} ({}{}{})", given(run),
                      w.strong("could not", kGreen), join_and(what),
                      c.layers.empty() ? c.enforced : join(c.layers, " + "),
@@ -118,21 +118,28 @@ std::string trouble(const GpuRun& gpu) {
   return gpu.state.empty() ? std::string() : fmt::format(", {}", printable(gpu.state));
 }
 
+// What is said of a GPU that nobody was seen on. Only what the kernel refused is called untouched:
+// without it, a process that lived for a moment may have been there.
+std::string quiet_words(const Run& run, const Writer& w) {
+  if (!run.confinement.requested) return "no use seen";
+  return run.confinement.enforced == "none" ? "no touch seen" : w.strong("untouched", kGreen);
+}
+
+std::string state_words(const Run& run, const GpuRun& gpu, const Writer& w) {
+  if (gpu.allowed && run.confinement.requested) return "given";
+  const std::optional<bool> used = touched(run, gpu);
+  if (!used) return w.strong("not checked", kYellow);
+  if (!*used) return quiet_words(run, w);
+  return run.confinement.requested ? w.strong("TOUCHED", kRed) : "used";
+}
+
 void gpu_line(const Run& run, const GpuRun& gpu, Writer& w) {
   const GpuNumbers n = numbers(run, gpu);
-  const std::optional<bool> used = touched(run, gpu);
-  std::string state = "given";
-  if (!gpu.allowed && run.confinement.requested)
-    state = !used   ? w.strong("not checked", kYellow)
-            : *used ? w.strong("TOUCHED", kRed)
-                    : w.strong("untouched", kGreen);
-  else if (!run.confinement.requested)
-    state = !used ? "not checked" : *used ? "used" : "untouched";
   const std::string peak = gpu.job_memory_peak_bytes.value_or(0) > 0
                                ? fmt::format(", job peak {} MiB", mib(*gpu.job_memory_peak_bytes))
                                : "";
-  w.line("GPU {} {}: {}{}, {}, {}{}", gpu.gpu.index, state, contexts(gpu.contexts), peak,
-         memory_range(n), watts(n), trouble(gpu));
+  w.line("GPU {} {}: {}{}, {}, {}{}", gpu.gpu.index, state_words(run, gpu, w),
+         contexts(gpu.contexts), peak, memory_range(n), watts(n), trouble(gpu));
 }
 
 // On a machine of many GPUs the untouched ones share a line.
@@ -148,7 +155,7 @@ void untouched_line(const Run& run, const std::vector<const GpuRun*>& gpus, Writ
     else
       memory_known = false;
   }
-  w.line("GPU {} {}: 0 contexts each, {}", ranges(numbers_of), w.strong("untouched", kGreen),
+  w.line("GPU {} {}: 0 contexts each, {}", ranges(numbers_of), quiet_words(run, w),
          memory_known ? fmt::format("memory swing at most {} MiB", mib(swing)) : "memory unknown");
 }
 
@@ -165,9 +172,10 @@ void gpu_lines(const Run& run, Writer& w) {
 
 void finding_lines(const Finding& finding, bool verbose, Writer& w) {
   const std::string_view sgr = finding.severity == Severity::error ? kRed : kYellow;
-  w.line("{}: {} [{}]", w.strong(rules::name(finding.severity), sgr), finding.title, finding.id);
+  w.line("{}: {} [{}]", w.strong(rules::name(finding.severity), sgr), printable(finding.title),
+         finding.id);
   if (finding.severity == Severity::info && !verbose) return;
-  for (const std::string& evidence : finding.evidence) w.detail("{}", evidence);
+  for (const std::string& evidence : finding.evidence) w.detail("{}", printable(evidence));
   w.detail("cause: {}", finding.cause);
   w.detail("check: {}", finding.verify);
   w.detail("fix:   {}", finding.fix);
@@ -211,7 +219,8 @@ std::string run_text(const Run& run, const rules::Verdict& verdict, TextStyle st
          printable(run.command.empty() ? "the job" : run.command.front()), exit_words(run.exit),
          run.duration_s, plain_promise(run, w));
   gpu_lines(run, w);
-  for (const std::string& hole : run.confinement.not_covered) w.line("not covered: {}", hole);
+  for (const std::string& hole : run.confinement.not_covered)
+    w.line("not covered: {}", printable(hole));
   if (style.verbose)
     for (const std::string& limit : run.confinement.general_limits)
       w.line("not covered: {}", limit);

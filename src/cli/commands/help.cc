@@ -2,10 +2,9 @@
 // corral help COMMAND.
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/print.h"
 #include "launch/exit_codes.h"
 
 namespace corral::cli {
@@ -17,16 +16,16 @@ std::string help() {
 
 int run(const Arguments& arguments) {
   if (arguments.options.size() != 1) {
-    fmt::print(stderr, "{}", help());
+    print_error("{}", help());
     return launch::kUsage;
   }
   const Command* command = find_command(arguments.options.front());
   if (command == nullptr) {
-    fmt::print(stderr, "corral: no command '{}'; corral --help shows them\n",
-               printable(arguments.options.front()));
+    print_error("corral: no command '{}'; corral --help shows them\n",
+                printable(arguments.options.front()));
     return launch::kUsage;
   }
-  fmt::print("{}", command->help());
+  print_out("{}", command->help());
   return 0;
 }
 

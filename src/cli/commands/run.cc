@@ -2,12 +2,11 @@
 // corral run: confine a command to its GPUs, watch it, and say what it touched.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/observation.h"
+#include "cli/print.h"
 #include "cli/run_facts.h"
 #include "cli/run_options.h"
 #include "cli/status.h"
@@ -27,6 +27,7 @@
 #include "launch/job.h"
 #include "launch/watch.h"
 #include "report/run_json.h"
+#include "report/run_summary.h"
 #include "report/run_text.h"
 #include "rules/engine.h"
 #include "sample/sampler.h"
@@ -39,8 +40,8 @@ namespace corral::cli {
 namespace {
 
 int complain(const Error& error, int code) {
-  fmt::print(stderr, "corral: {}\n", printable(error.what));
-  if (!error.hint.empty()) fmt::print(stderr, "  {}\n", printable(error.hint));
+  print_error("corral: {}\n", printable(error.what));
+  if (!error.hint.empty()) print_error("  {}\n", printable(error.hint));
   return code;
 }
 
@@ -62,12 +63,25 @@ Result<isolate::Selection> select(const RunOptions& options, const gpu::Inventor
   return out;
 }
 
-// A report that cannot be written is known before the job runs for days.
-Result<void> check_report(const std::string& path) {
-  if (path.empty() || path == "-") return {};
-  if (auto file = open_file(path, O_WRONLY | O_CREAT, 0644); !file)
+// Opened before the job: a report that cannot be written is known before it has run for days, and
+// what the job puts in its place in the meantime is not written to. Without a reader a FIFO is an
+// error, not a wait.
+Result<Fd> open_report(const std::string& path) {
+  if (path.empty() || path == "-") return Fd();
+  auto file = open_file(path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
+  if (!file)
     return fail("--report: " + file.error().what,
                 "name a file in a folder that exists and can be written to");
+  ::fcntl(file->get(), F_SETFL, O_WRONLY);
+  return file;
+}
+
+Result<void> write_report(const Fd& file, const std::string& path, std::string_view json) {
+  struct stat found{};
+  if (::fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode) && ::ftruncate(file.get(), 0) != 0)
+    return fail_sys("--report: empty " + path, errno);
+  if (auto written = write_all(file.get(), json); !written)
+    return fail_sys("--report: write " + path, written.error().sys);
   return {};
 }
 
@@ -79,6 +93,7 @@ struct Setup {
   launch::Environment environment{environ};
   Observation observation;
   isolate::Prepared prepared;
+  Fd report;
 };
 
 Result<Setup> plan_run(const RunOptions& options) {
@@ -96,7 +111,9 @@ Result<Setup> plan_run(const RunOptions& options) {
 }
 
 Result<void> prepare(const RunOptions& options, Setup& setup) {
-  CORRAL_CHECK(check_report(options.report));
+  if (!options.exec) {
+    CORRAL_TRY(setup.report, open_report(options.report));
+  }
   for (const isolate::Setting& setting : setup.plan.environment)
     setup.environment.set(setting.name, setting.value);
   // The run folder before the rule set: Landlock grants what is there when the rules are made.
@@ -113,31 +130,37 @@ unsigned strays(const snapshot::Run& run) {
 void add_traces(const Observation& observation, std::int64_t start_ns,
                 const std::vector<launch::SeenProcess>& seen, snapshot::Run& run) {
   std::vector<trace::ProcessTrace> traces;
+  bool complete = true;
   if (!observation.why_not.empty()) run.notes.push_back(observation.why_not);
   if (observation.folder) {
     auto found = trace::read_trace_folder(observation.folder->trace_folder());
     if (found) {
       traces = std::move(found->traces);
       for (const Error& error : found->errors) run.notes.push_back(error.what);
+      complete = found->errors.empty();
     } else {
       run.notes.push_back(found.error().what);
+      complete = false;
     }
     snapshot::add_traces(traces, start_ns, run);
+    // What could not be read may have held a context: none seen is then not none.
+    for (snapshot::GpuRun& gpu : run.gpus)
+      if (!complete && gpu.contexts == 0U) gpu.contexts.reset();
   }
   add_processes(seen, traces, run);
 }
 
-int report(const RunOptions& options, const snapshot::Run& run, const rules::Verdict& verdict) {
+void report(const RunOptions& options, const Fd& file, const snapshot::Run& run,
+            const rules::Verdict& verdict) {
   const std::string json =
       options.json || !options.report.empty() ? report::run_json(run, verdict) : "";
-  int code = 0;
   if (options.report == "-") {
     (void)write_all(STDOUT_FILENO, json);
-  } else if (!options.report.empty()) {
-    if (auto written = write_file(options.report, json); !written)
-      code = complain(written.error(), 1);
+  } else if (file) {
+    if (auto written = write_report(file, options.report, json); !written)
+      complain(written.error(), 0);
   }
-  if (options.quiet) return code;
+  if (options.quiet) return;
   const bool color = options.color == ColorWhen::always ||
                      (options.color == ColorWhen::automatic && ::isatty(STDERR_FILENO) == 1 &&
                       std::getenv("NO_COLOR") == nullptr);
@@ -145,13 +168,16 @@ int report(const RunOptions& options, const snapshot::Run& run, const rules::Ver
       options.json ? json
                    : report::run_text(run, verdict, {.color = color, .verbose = options.verbose});
   (void)write_all(STDERR_FILENO, text);
-  return code;
 }
 
 int exit_code(const RunOptions& options, const snapshot::Run& run) {
   const int code =
       run.exit.code ? *run.exit.code : launch::kSignalBase + run.exit.signal.value_or(0);
-  return options.strict && code == 0 && strays(run) > 0 ? launch::kStrayed : code;
+  const bool strayed =
+      strays(run) > 0 || std::ranges::any_of(run.gpus, [&](const auto& gpu) {
+        return run.confinement.requested && !gpu.allowed && report::touched(run, gpu) == true;
+      });
+  return options.strict && code == 0 && strayed ? launch::kStrayed : code;
 }
 
 int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& inherited,
@@ -180,9 +206,9 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
   sampler.start(kNvmlDelay);
   status.started(*job, setup.plan.enforced);
 
-  const std::string library_folder =
-      setup.observation.folder ? setup.observation.folder->library_folder() : std::string();
-  launch::JobWatch watch(library_folder, setup.observation.driver);
+  const auto& folder = setup.observation.folder;
+  launch::JobWatch watch(folder ? folder->library_folder() : "",
+                         folder ? folder->trace_folder() : "", setup.observation.driver);
   const launch::JobEnd end = launch::supervise(*job, *signals, *canary, options.grace_s, [&] {
     watch.look(launch::job_processes(*signals, canary->pid()));
   });
@@ -196,25 +222,27 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
 
   const rules::Verdict verdict = rules::judge(run);
   status.ended(run.exit, strays(run));
-  report(options, run, verdict);
+  report(options, setup.report, run, verdict);
   return exit_code(options, run);
 }
 
 int dry_run(const RunOptions& options, const Setup& setup) {
   if (options.json)
-    fmt::print("{}\n", isolate::to_json(setup.plan).dump(1));
+    print_out(
+        "{}\n",
+        isolate::to_json(setup.plan).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   else
-    fmt::print("{}{}", setup.machine.inventory.simulated ? "SIMULATED machine\n" : "",
-               isolate::describe(setup.plan));
+    print_out("{}{}", setup.machine.inventory.simulated ? "SIMULATED machine\n" : "",
+              isolate::describe(setup.plan));
   return 0;
 }
 
 int become_job(const RunOptions& options, const Setup& setup, const std::vector<int>& inherited,
                const Status& status) {
   if (!options.quiet && setup.plan.requested)
-    fmt::print(stderr, "corral: confined by {}; not watched (--exec)\n",
-               setup.plan.layers.empty() ? setup.plan.enforced
-                                         : join(isolate::layer_texts(setup.plan), " + "));
+    print_error("corral: confined by {}; not watched (--exec)\n",
+                setup.plan.layers.empty() ? setup.plan.enforced
+                                          : join(isolate::layer_texts(setup.plan), " + "));
   launch::close_on_exec_except(inherited);
   status.started(::getpid(), setup.plan.enforced);
   return complain(launch::exec_in_place({.command = options.job,
@@ -226,7 +254,7 @@ int become_job(const RunOptions& options, const Setup& setup, const std::vector<
 int run(const Arguments& arguments) {
   const std::vector<int> inherited = launch::open_descriptors();
   if (wants_help(arguments)) {
-    fmt::print("{}", run_help());
+    print_out("{}", run_help());
     return 0;
   }
   const auto options = parse_run_options(arguments);

@@ -45,6 +45,7 @@ TEST(text, printable_hides_what_a_terminal_would_obey) {
   EXPECT_EQ(printable("plain ✓"), "plain ✓");
   EXPECT_EQ(printable("\x1b[31m"), "\\x1b[31m");
   EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b") << "C1 control introducer";
+  EXPECT_EQ(printable("a\u202egpj.exe"), "a\\xe2\\x80\\xaegpj.exe") << "right-to-left override";
   EXPECT_EQ(printable("\xff\xc0\xaf"), "\\xff\\xc0\\xaf") << "broken UTF-8";
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "surrogate";
   EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82") << "cut sequence";

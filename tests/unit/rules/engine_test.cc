@@ -134,12 +134,21 @@ TEST(changed_variable, names_the_users_line) {
 
 TEST(other_process, only_those_that_are_not_of_the_job) {
   JobRun run = run_on_gpu_1();
-  run.gpus[0].processes = {{.pid = 5, .memory_bytes = 1 << 20, .of_job = true, .command = "job"},
-                           {.pid = 6, .memory_bytes = {}, .of_job = false, .command = ""}};
+  run.gpus[0].processes = {{.pid = 6, .memory_bytes = {}, .of_job = false, .command = ""}};
   const Verdict verdict = judge(run);
   ASSERT_EQ(ids(verdict), std::vector<std::string>{"run.other-process"});
   EXPECT_EQ(verdict.findings[0].pid, 6);
   EXPECT_TRUE(verdict.findings[0].evidence.empty()) << "unknown memory is not 0 MiB";
+}
+
+TEST(listed_process, only_of_the_job_on_a_gpu_not_given_and_without_a_context_of_its_own) {
+  JobRun run = run_on_gpu_1();
+  run.gpus[0].processes = {{.pid = 5, .memory_bytes = 518 << 20, .of_job = true, .command = "job"},
+                           {.pid = 7, .memory_bytes = {}, .of_job = true, .command = "seen"}};
+  run.gpus[1].processes = {{.pid = 6, .memory_bytes = {}, .of_job = true, .command = "job"}};
+  run.contexts = {context(0, 7)};
+  EXPECT_EQ(ids(judge(run)),
+            (std::vector<std::string>{"stray.listed-process", "stray.unexplained"}));
 }
 
 TEST(orphan, only_one_that_still_holds_a_gpu) {
