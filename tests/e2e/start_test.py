@@ -16,6 +16,7 @@ import unittest
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/release"
 CORRAL = os.path.join(BUILD, "corral")
+SIM = [os.path.join(BUILD, "sim", "corral-sim"), "h200x2", "--"]
 LIMIT_S = 30
 
 
@@ -100,6 +101,16 @@ class StartTest(unittest.TestCase):
         if "unshare" in done.stderr:
             self.skipTest(done.stderr)
         self.assertEqual(done.stdout, "1 []\n", done.stderr)
+
+    def test_a_start_in_another_pid_namespace_leaves_the_folder_of_a_run_alone(self):
+        first = 'echo >up; read x <go; test -d "$CORRAL_TRACE_DIR" && echo kept'
+        script = ('mkfifo up go; "$0" run -q --gpus 1 -- sh -c "$1" & read x <up;'
+                  'unshare --mount-proc --pid --fork "$0" run -q --gpus 1 -- true; echo >go; wait')
+        done = subprocess.run([*SIM, "sh", "-c", script, CORRAL, first], capture_output=True, text=True,
+                              cwd=self.folder.name, timeout=LIMIT_S)
+        if "unshare" in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.stdout, "kept\n", done.stderr)
 
 
 if __name__ == "__main__":
