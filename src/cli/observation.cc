@@ -54,7 +54,8 @@ Observation observe(bool wanted, launch::Environment& environment) {
       launch::run_folder_bases(::geteuid(), std::getenv("XDG_RUNTIME_DIR"), std::getenv("TMPDIR")),
       *shim, out.driver);
   if (!folder) {
-    out.why_not = "contexts were not observed: " + folder.error().what;
+    out.why_not =
+        "contexts were not observed: " + folder.error().what + " (" + folder.error().hint + ")";
     return out;
   }
   environment.prepend_path("LD_LIBRARY_PATH", folder->library_folder());

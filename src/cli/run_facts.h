@@ -30,7 +30,7 @@ void add_samples(sample::Sampled sampled, snapshot::Run& run);
 void add_processes(const std::vector<launch::SeenProcess>& seen,
                    const std::vector<trace::ProcessTrace>& traces, snapshot::Run& run);
 
-// Processes that outlived the job and the GPUs that they hold by NVML's list. After the samples
+// Processes that outlived the job and the GPUs on which NVML listed them. After the samples
 // were added.
 void add_orphans(const std::vector<pid_t>& pids, snapshot::Run& run);
 

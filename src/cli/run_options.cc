@@ -152,6 +152,10 @@ Result<RunOptions> parse_run_options(const Arguments& arguments) {
                                   : "put -- before the command: corral run --gpus 1 -- CMD…");
   }
   CORRAL_CHECK(take_texts(app, texts, options));
+  if (options.exec && (options.strict || options.json || !options.report.empty()))
+    return fail(
+        "--exec: nothing watches the job, so there is no verdict for --strict, --json or --report",
+        "leave --exec out, or these");
   options.job = arguments.job;
   if (options.job.empty() && !options.dry_run)
     return fail("no command", "corral run [options] -- CMD…: the command comes after --");

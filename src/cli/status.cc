@@ -13,12 +13,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A reader that went away is no reason to disturb the job: SIGPIPE is blocked by then, the error is
-// dropped.
+// A reader that went away is no reason to disturb the job: its descriptor is not written to by
+// then, the error is dropped.
 void write_line(std::optional<int> fd, const Json& json) {
   if (!fd) return;
   pollfd room{.fd = *fd, .events = POLLOUT, .revents = 0};
-  if (::poll(&room, 1, 1000) != 1) return;
+  if (::poll(&room, 1, 1000) != 1 || (room.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return;
   (void)write_all(*fd, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

@@ -83,6 +83,7 @@ Canary::~Canary() { stop(); }
 void Canary::stop() {
   if (!line_) return;  // stopped, or moved from
   line_.close();
+  ::kill(pid_, SIGCONT);  // a stop of the whole group stopped it too
   ::waitpid(pid_, nullptr, 0);
 }
 

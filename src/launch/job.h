@@ -38,7 +38,7 @@ struct StartError {
 };
 
 // Signals and dispositions as the caller had them, which the job gets back before exec.
-// Constructing it blocks every signal that take_signals() reports, for all threads made afterwards,
+// open() blocks every signal but faults, SIGKILL and SIGSTOP, for all threads made afterwards,
 // and makes this process a child subreaper. Also notes what is below this process already.
 class SignalDesk {
  public:

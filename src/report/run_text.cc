@@ -83,10 +83,12 @@ std::string given(const Run& run) {
 
 std::string plain_promise(const Run& run, const Writer& w) {
   const snapshot::Confinement& c = run.confinement;
-  if (!c.requested && c.refused.empty()) return "watched only: no GPU was refused (see --gpus)";
+  if (!c.requested && c.nothing_to_refuse) return "watched only: no GPU was refused (see --gpus)";
   if (c.nothing_to_refuse) return given(run) + "; there was nothing to refuse";
   if (c.enforced == "none")
-    return w.strong("NOT ENFORCED", kRed) + ", only CUDA_VISIBLE_DEVICES was set; " + given(run);
+    return w.strong("NOT ENFORCED", kRed) +
+           (c.requested ? ", only CUDA_VISIBLE_DEVICES was set; " : ", nothing was refused; ") +
+           given(run);
   const std::vector<unsigned> refused = indices(run, false);
   std::vector<std::string> what;
   if (c.requested && !refused.empty()) what.push_back(fmt::format("GPU {}", ranges(refused)));

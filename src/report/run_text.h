@@ -11,7 +11,7 @@ namespace corral::report {
 
 struct TextStyle {
   bool color = false;
-  bool verbose = false;  // notes, native frames and what was not checked too
+  bool verbose = false;  // all findings, general limits, remarks and what was not checked too
 };
 
 // Ends with a newline. A clean run takes two or three lines.

@@ -11,8 +11,8 @@ namespace corral::rules {
 // "python3 train.py (pid 4711) made a context on GPU 0".
 std::string stray_title(const snapshot::Context& context);
 
-// Where the call came from: "train.py:88 in evaluate", or the innermost native frame, or that
-// nothing is known.
+// Where the call came from: "cuDevicePrimaryCtxRetain called from train.py:88 in evaluate", or the
+// innermost native frame, or that nothing is known.
 std::string origin(const snapshot::Context& context);
 
 }  // namespace corral::rules

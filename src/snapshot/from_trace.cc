@@ -163,8 +163,18 @@ void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t sta
   std::ranges::stable_sort(run.contexts, {}, &Context::time_s);
   std::ranges::stable_sort(run.inits, {}, &Init::time_s);
   for (GpuRun& gpu : run.gpus) gpu.contexts = 0;
-  for (const Context& context : run.contexts)
-    if (context.gpu) ++*run.gpus[*context.gpu].contexts;
+  bool unplaced = false;
+  for (const Context& context : run.contexts) {
+    if (context.gpu)
+      ++*run.gpus[*context.gpu].contexts;
+    else
+      unplaced = true;
+  }
+  if (!unplaced) return;
+  // It may be on any of those on which none was seen.
+  run.notes.emplace_back("a context is on a device that is not known here: see --report");
+  for (GpuRun& gpu : run.gpus)
+    if (gpu.contexts == 0U) gpu.contexts.reset();
 }
 
 }  // namespace corral::snapshot

@@ -103,7 +103,7 @@ struct Unobserved {
 struct Orphan {
   pid_t pid = 0;
   std::string process;
-  std::vector<unsigned> gpus;  // on which it still holds memory, by NVML
+  std::vector<unsigned> gpus;  // on which NVML listed it during the run
 };
 
 struct Coverage {

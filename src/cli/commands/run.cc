@@ -27,7 +27,6 @@
 #include "launch/job.h"
 #include "launch/watch.h"
 #include "report/run_json.h"
-#include "report/run_summary.h"
 #include "report/run_text.h"
 #include "rules/engine.h"
 #include "sample/sampler.h"
@@ -71,7 +70,9 @@ Result<Fd> open_report(const std::string& path) {
   auto file = open_file(path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
   if (!file)
     return fail("--report: " + file.error().what,
-                "name a file in a folder that exists and can be written to");
+                file.error().sys == ENXIO
+                    ? "start its reader first"
+                    : "name a file in a folder that exists and can be written to");
   ::fcntl(file->get(), F_SETFL, O_WRONLY);
   return file;
 }
@@ -119,12 +120,13 @@ Result<void> prepare(const RunOptions& options, Setup& setup) {
   // The run folder before the rule set: Landlock grants what is there when the rules are made.
   setup.observation = observe(options.observe && !options.exec, setup.environment);
   CORRAL_TRY(setup.prepared, isolate::prepare(setup.plan));
+  setup.plan = setup.prepared.plan;  // cgroup v1 may have taken the place of v2
   return {};
 }
 
-unsigned strays(const snapshot::Run& run) {
-  return static_cast<unsigned>(
-      std::ranges::count_if(run.contexts, [](const auto& c) { return c.stray; }));
+unsigned strays(const rules::Verdict& verdict) {
+  return static_cast<unsigned>(std::ranges::count_if(
+      verdict.findings, [](const auto& finding) { return finding.id.starts_with("stray."); }));
 }
 
 void add_traces(const Observation& observation, std::int64_t start_ns,
@@ -143,6 +145,8 @@ void add_traces(const Observation& observation, std::int64_t start_ns,
       complete = false;
     }
     snapshot::add_traces(traces, start_ns, run);
+    complete = complete && run.coverage.records_lost == 0 &&
+               std::ranges::none_of(traces, [](const auto& t) { return t.damage.has_value(); });
     // What could not be read may have held a context: none seen is then not none.
     for (snapshot::GpuRun& gpu : run.gpus)
       if (!complete && gpu.contexts == 0U) gpu.contexts.reset();
@@ -155,7 +159,8 @@ void report(const RunOptions& options, const Fd& file, const snapshot::Run& run,
   const std::string json =
       options.json || !options.report.empty() ? report::run_json(run, verdict) : "";
   if (options.report == "-") {
-    (void)write_all(STDOUT_FILENO, json);
+    if (auto written = write_all(STDOUT_FILENO, json); !written)
+      complain(fail_sys("--report -: write to stdout", written.error().sys).error(), 0);
   } else if (file) {
     if (auto written = write_report(file, options.report, json); !written)
       complain(written.error(), 0);
@@ -170,14 +175,10 @@ void report(const RunOptions& options, const Fd& file, const snapshot::Run& run,
   (void)write_all(STDERR_FILENO, text);
 }
 
-int exit_code(const RunOptions& options, const snapshot::Run& run) {
+int exit_code(const RunOptions& options, const snapshot::Run& run, const rules::Verdict& verdict) {
   const int code =
       run.exit.code ? *run.exit.code : launch::kSignalBase + run.exit.signal.value_or(0);
-  const bool strayed =
-      strays(run) > 0 || std::ranges::any_of(run.gpus, [&](const auto& gpu) {
-        return run.confinement.requested && !gpu.allowed && report::touched(run, gpu) == true;
-      });
-  return options.strict && code == 0 && strayed ? launch::kStrayed : code;
+  return options.strict && code == 0 && strays(verdict) > 0 ? launch::kStrayed : code;
 }
 
 int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& inherited,
@@ -213,7 +214,7 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
     watch.look(launch::job_processes(*signals, canary->pid()));
   });
 
-  add_end(end, start_ns, monotonic_ns(), run);
+  add_end(end, start_ns, monotonic_ns() - static_cast<std::int64_t>(end.grace_used_s * 1e9), run);
   add_samples(sampler.stop(start_ns), run);
   add_traces(setup.observation, start_ns, watch.seen(), run);
   add_orphans(end.orphans, run);
@@ -221,9 +222,9 @@ int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& i
   (void)isolate::release(setup.prepared);
 
   const rules::Verdict verdict = rules::judge(run);
-  status.ended(run.exit, strays(run));
+  status.ended(run.exit, strays(verdict));
   report(options, setup.report, run, verdict);
-  return exit_code(options, run);
+  return exit_code(options, run, verdict);
 }
 
 int dry_run(const RunOptions& options, const Setup& setup) {

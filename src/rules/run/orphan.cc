@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that outlived the job and still hold a GPU.
+// Processes that outlived the job and were seen on a GPU.
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -13,7 +13,7 @@ Outcome check(const snapshot::Run& run);
 const Registered<Rule> rule{
     Rule{.id = "run.orphan",
          .severity = Severity::warning,
-         .summary = "a process outlived the job and still holds a GPU",
+         .summary = "a process outlived the job and used a GPU",
          .cause = "The job started a process that did not end with it: a worker that was not "
                   "joined, or a server "
                   "meant to stay.",
@@ -30,7 +30,7 @@ Outcome check(const snapshot::Run& run) {
     Finding finding = finding_of(rule.value());
     finding.pid = orphan.pid;
     finding.gpu = orphan.gpus.front();
-    finding.title = fmt::format("{} (pid {}) outlived the job and still holds GPU {}",
+    finding.title = fmt::format("{} (pid {}) outlived the job and was seen on GPU {}",
                                 printable(orphan.process), orphan.pid, join_and(gpus));
     outcome.findings.push_back(std::move(finding));
   }

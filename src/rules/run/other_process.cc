@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of other people on a GPU outside the selection: their memory is not the job's doing.
+// Processes of other people on any GPU: its memory and power are not the job's alone.
 #include <fmt/format.h>
 
 #include "base/text.h"

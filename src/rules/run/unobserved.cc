@@ -11,18 +11,20 @@ namespace {
 
 Outcome check(const snapshot::Run& run);
 
-const Registered<Rule> rule{Rule{.id = "run.unobserved",
-                                 .severity = Severity::warning,
-                                 .summary = "a process of the job used the driver unseen by Corral",
-                                 .cause = "The process reached the real driver without passing the "
-                                          "observing library, so its contexts are "
-                                          "known only from NVML's process list.",
-                                 .verify = "grep libcuda /proc/PID/maps while it runs: the path is "
-                                           "the driver's, not the run folder's.",
-                                 .fix = "Let the process inherit LD_LIBRARY_PATH and open the "
-                                        "driver as libcuda.so.1. What the kernel enforces "
-                                        "holds for it all the same.",
-                                 .check = check}};
+const Registered<Rule> rule{Rule{
+    .id = "run.unobserved",
+    .severity = Severity::warning,
+    .summary = "a process of the job used the driver unseen by Corral",
+    .cause = "The process used the driver, but its calls did not reach this Corral's traces, for "
+             "the reason above. Its "
+             "contexts are known only from NVML's process list.",
+    .verify =
+        "While it runs: grep libcuda /proc/PID/maps; tr '\\0' '\\n' </proc/PID/environ | grep -E "
+        "'LD_LIBRARY_PATH|CORRAL_TRACE_DIR'; prlimit -f -p PID.",
+    .fix = "Let the process inherit LD_LIBRARY_PATH and CORRAL_TRACE_DIR, open the driver as "
+           "libcuda.so.1, and leave "
+           "its file size limit alone. What the kernel enforces holds for it all the same.",
+    .check = check}};
 
 Outcome check(const snapshot::Run& run) {
   Outcome outcome;

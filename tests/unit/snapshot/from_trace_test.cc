@@ -76,7 +76,9 @@ TEST(from_trace, without_a_uuid_the_pci_address_tells_and_without_both_nothing_d
   const auto run = run_of({parsed(bytes)});
   EXPECT_EQ(run.contexts[0].gpu, 1U);
   EXPECT_EQ(run.contexts[1].gpu, std::nullopt);
-  EXPECT_EQ(run.gpus[0].contexts, 0U);
+  EXPECT_EQ(run.gpus[1].contexts, 1U);
+  EXPECT_EQ(run.gpus[0].contexts, std::nullopt) << "the unknown one may be on it";
+  EXPECT_FALSE(run.notes.empty());
 }
 
 TEST(from_trace, an_unknown_gpu_keeps_its_uuid) {
