@@ -10,16 +10,20 @@ node=${CORRAL_SIM:-}/dev/nvidia0
 
 export HOLD_S=2 # long enough for the samples to show what a context costs
 
+exec 2>&1 # the verdicts belong between the headings, wherever the output goes
+bold='' plain=''
+[ ! -t 1 ] || bold=$(printf '\033[1m') plain=$(printf '\033[0m')
+
 # Says what it does, shows the command and runs it; a job's own failure is part of the show.
 show() {
-  printf '\n\033[1m# %s\033[0m\n$ %s\n' "$1" "$2"
+  printf '\n%s# %s%s\n$ %s\n' "$bold" "$1" "$plain" "$2"
   status=0
   sh -c "PATH=build/release:\$PATH; $2" || status=$?
   [ "$status" = 0 ] || printf '(exit %s)\n' "$status"
 }
 
 show 'The job is given GPU 1 by CUDA_VISIBLE_DEVICES alone. It sets its own value, and strays.' \
-  "corral run --gpus 1 --enforce env --allow-unenforced -- $job"
+  "corral run --gpus 1 --enforce env -- $job"
 sleep 3
 show 'The same job, confined: the kernel refuses it GPU 0.' \
   "corral run --gpus 1 -- $job"

@@ -260,6 +260,10 @@ Result<void> choose_layers(Plan& plan, const Request& request, const Host& host)
     case Method::landlock:
       return choose_landlock(plan, request, host);
     case Method::env:
+      if (!request.refuse_paths.empty())
+        return fail("--refuse with --enforce env: a variable refuses no node",
+                    "leave --enforce out: the kernel then refuses it");
+      return {};
     case Method::mount:
       return {};
     case Method::automatic:
@@ -344,8 +348,7 @@ Result<Method> parse_method(std::string_view text) {
   for (const Method method :
        {Method::automatic, Method::cgroup, Method::landlock, Method::mount, Method::env})
     if (text == method_name(method)) return method;
-  return fail("--enforce \"" + printable(text) +
-              "\": expected auto, cgroup, landlock, mount or env");
+  return fail("--enforce \"" + printable(text) + "\": expected auto, cgroup, landlock or env");
 }
 
 std::string_view method_name(Method method) {
