@@ -115,9 +115,9 @@ class TerminalTest(unittest.TestCase):
     def test_a_job_in_the_background_is_stopped_when_it_reads(self):
         self.run_line("corral run -q --gpus none -- cat &")
         self.shell.wait_for(r"shell> ")
-        time.sleep(0.7)
-        self.run_line("jobs; echo asked")
-        self.shell.wait_for(r"Stopped")
+        # The shell tells of it at a prompt, and the job may take its time to start.
+        self.run_line("while ! jobs | grep -q Stopped; do sleep 0.1; done; echo it-$((1+1))")
+        self.shell.wait_for(r"it-2\r")
         self.run_line("kill %1; fg; echo done=$?")
         self.shell.wait_for(r"done=")
 
