@@ -96,9 +96,4 @@ std::vector<SeenProcess> JobWatch::seen() const {
   return out;
 }
 
-bool JobWatch::of_job(pid_t pid) const {
-  const auto at = entries_.lower_bound({pid, 0});
-  return at != entries_.end() && at->first.first == pid;
-}
-
 }  // namespace corral::launch

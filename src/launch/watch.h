@@ -34,7 +34,6 @@ class JobWatch {
 
   // Every process ever seen, also those that are gone.
   std::vector<SeenProcess> seen() const;
-  bool of_job(pid_t pid) const;
 
  private:
   struct Entry {
