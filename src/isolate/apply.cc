@@ -117,9 +117,4 @@ Result<std::vector<pid_t>> release(Prepared& prepared) {
   return left;
 }
 
-std::vector<pid_t> members(const Prepared& prepared) {
-  const CgroupFolder& group = prepared.cgroup2 ? prepared.cgroup2 : prepared.cgroup1;
-  return group.members();
-}
-
 }  // namespace corral::isolate

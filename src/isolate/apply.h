@@ -45,7 +45,4 @@ Result<void> enter(const Prepared& prepared);
 // group stays for the next start to remove.
 Result<std::vector<pid_t>> release(Prepared& prepared);
 
-// Every process in the job's cgroup now; empty when the plan has none.
-std::vector<pid_t> members(const Prepared& prepared);
-
 }  // namespace corral::isolate
