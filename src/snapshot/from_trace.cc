@@ -81,10 +81,26 @@ void add_inits(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run
     init.result = event.result;
     init.visible_devices = variable(event, "CUDA_VISIBLE_DEVICES");
     init.device_order = variable(event, "CUDA_DEVICE_ORDER");
+    for (const char* name : kRankVariables)
+      if (const auto value = variable(event, name)) init.rank_variables.emplace(name, *value);
+    init.argv = trace.argv;
+    init.cwd = trace.cwd;
     init.stack = stack_of(trace, event.stack);
     init.culprit = culprit_of(init.stack.python);
     run.inits.push_back(std::move(init));
   }
+}
+
+// An event tells the variable only where it is not what it was at cuInit.
+void take_visible_devices(const trace::ProcessTrace& trace, const trace::Event& event,
+                          Context& context) {
+  if (const auto now = event.variables.find("CUDA_VISIBLE_DEVICES"); now != event.variables.end()) {
+    context.visible_devices_changed = true;
+    context.visible_devices = now->second;
+    return;
+  }
+  for (const trace::Event& init : trace.inits)
+    if (init.result == 0) context.visible_devices = variable(init, "CUDA_VISIBLE_DEVICES");
 }
 
 void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run) {
@@ -103,12 +119,15 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
     Context context;
     context.gpu = gpu_of(event.device, run);
     context.gpu_uuid = context.gpu ? run.gpus[*context.gpu].gpu.uuid : event.device.uuid_text();
+    context.ordinal = event.device.ordinal;
     context.pid = static_cast<pid_t>(trace.pid);
     context.process = process_text(trace);
     context.thread = event.tid == trace.pid ? "MainThread" : event.thread_name;
     context.rank = rank_of(trace);
     context.time_s = seconds(event.monotonic_ns, start_ns);
     context.call = event.function;
+    context.found = event.found;
+    take_visible_devices(trace, event, context);
     context.stack = stack_of(trace, event.stack);
     context.culprit = culprit_of(context.stack.python);
     open.emplace_back(event.context, run.contexts.size());

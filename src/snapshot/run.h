@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,12 +37,15 @@ struct Stack {
   // How the Python frames were had: "walker 3.12", "main thread" (racy, another thread's), or why
   // there are none.
   std::string python_source;
+  // The Python frames are the main thread's, read while it ran: the event's own thread has none.
+  bool of_main_thread = false;
 };
 
 struct Context {
   std::optional<unsigned>
       gpu;  // index in the inventory; nullopt: a device that the inventory does not know
   std::string gpu_uuid;
+  std::optional<int> ordinal;  // CUDA's number of the device in that process
   pid_t pid = 0;
   std::string process;  // command line for people
   std::string thread;   // thread name
@@ -49,6 +53,12 @@ struct Context {
   double time_s = 0;
   std::optional<double> ended_s;
   std::string call;  // "cuDevicePrimaryCtxRetain"
+  // It was there already when first seen: the call, time and stack are those of finding it.
+  bool found = false;
+  bool denied = false;  // refused by the shim (`trace --deny`): no context came of the call
+  // CUDA_VISIBLE_DEVICES when the context was made is not what it was at cuInit.
+  bool visible_devices_changed = false;
+  std::optional<std::string> visible_devices;  // its value then; nullopt: not set
   bool stray = false;
   std::string finding;  // id of the finding that explains it; empty when none does
   Stack stack;
@@ -63,6 +73,9 @@ struct Init {
   int result = 0;                              // CUresult
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES; nullopt: not set
   std::optional<std::string> device_order;
+  std::map<std::string, std::string> rank_variables;  // those that are set: RANK, LOCAL_RANK, …
+  std::vector<std::string> argv;
+  std::string cwd;  // when the trace was begun
   Stack stack;
   std::optional<PythonFrame> culprit;
 };

@@ -134,6 +134,28 @@ TEST(from_trace, names_process_rank_and_thread) {
   EXPECT_EQ(run.inits[0].device_order, std::nullopt);
 }
 
+TEST(from_trace, keeps_what_was_known_at_cuinit_and_what_had_changed_by_the_context) {
+  TraceBytes bytes;
+  bytes.init({"LOCAL_RANK=1", "RANK", "CUDA_VISIBLE_DEVICES=0,1"});
+  bytes.context(wire::kContextMade, trace::device_id(1, 0xAA), 1);
+  const std::string changed = "CUDA_VISIBLE_DEVICES=1";
+  bytes.context(
+      wire::kContextMade, trace::device_id(0, 0xBB), 2,
+      [&](RecordBuilder& record) { record.text(wire::kVariable, changed.data(), changed.size()); },
+      {.flags = wire::kContextPrimary | wire::kContextFound});
+  const auto run = run_of({parsed(bytes)});
+  EXPECT_EQ(run.inits[0].rank_variables, (std::map<std::string, std::string>{{"LOCAL_RANK", "1"}}));
+  EXPECT_EQ(run.inits[0].argv, (std::vector<std::string>{"python3", "train.py"}));
+  EXPECT_FALSE(run.inits[0].cwd.empty());
+  EXPECT_EQ(run.contexts[0].ordinal, 1);
+  EXPECT_FALSE(run.contexts[0].found);
+  EXPECT_FALSE(run.contexts[0].visible_devices_changed);
+  EXPECT_EQ(run.contexts[0].visible_devices, "0,1");
+  EXPECT_TRUE(run.contexts[1].found);
+  EXPECT_TRUE(run.contexts[1].visible_devices_changed);
+  EXPECT_EQ(run.contexts[1].visible_devices, "1");
+}
+
 TEST(from_trace, a_rank_that_is_no_number_is_none) {
   TraceBytes bytes;
   bytes.init({"RANK=", "LOCAL_RANK=two", "SLURM_LOCALID"});
