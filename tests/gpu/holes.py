@@ -83,7 +83,8 @@ class Prober:
                 continue
             self.part.check(f"{method}: {way} is refused", answer != "open", answer)
         if answers.get("left the cgroup") == "open":
-            named = " / ".join((report or {}).get("not_covered", []))
+            said = report or {}
+            named = " / ".join(said.get("not_covered", []) + said.get("general_limits", []))
             self.part.check(f"{method}: leaving the cgroup as root is named as not covered", "cgroup" in named, named)
         _, allowed, _ = self.tried(self.open_node, method)
         for way in ("open r", "open rw"):
