@@ -8,8 +8,9 @@
 namespace corral::rules {
 
 std::string stray_title(const snapshot::Context& context) {
-  return fmt::format("{} (pid {}) made a context on GPU {}", printable(context.process),
-                     context.pid, context.gpu ? std::to_string(*context.gpu) : context.gpu_uuid);
+  return fmt::format("{} (pid {}) {} a context on GPU {}", printable(context.process), context.pid,
+                     context.denied ? "was refused" : "made",
+                     context.gpu ? std::to_string(*context.gpu) : context.gpu_uuid);
 }
 
 std::string origin(const snapshot::Context& context) {

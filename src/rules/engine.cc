@@ -4,15 +4,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "rules/expectation.h"
+
 namespace corral::rules {
 namespace {
-
-void mark_strays(snapshot::Run& run) {
-  for (snapshot::Context& context : run.contexts) {
-    context.stray = run.confinement.requested && context.gpu && *context.gpu < run.gpus.size() &&
-                    !run.gpus[*context.gpu].allowed;
-  }
-}
 
 void apply(const Rule& rule, snapshot::Run& run, Verdict& verdict) {
   Outcome outcome = rule.check(run);
@@ -61,8 +56,8 @@ std::vector<const Rule*> all_rules() {
 }
 
 Verdict judge(snapshot::Run& run) {
-  mark_strays(run);
   Verdict verdict;
+  verdict.not_checked = mark_strays(run);
   const std::vector<const Rule*> rules = all_rules();
   for (const bool fallback : {false, true})
     for (const Rule* rule : rules)

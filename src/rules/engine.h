@@ -9,11 +9,6 @@
 
 namespace corral::rules {
 
-struct NotChecked {
-  std::string id;
-  std::string why;
-};
-
 struct Verdict {
   std::vector<Finding> findings;  // gravest first, then by id, GPU and pid
   std::vector<NotChecked> not_checked;
@@ -22,7 +17,7 @@ struct Verdict {
 // Every registered rule, by id.
 std::vector<const Rule*> all_rules();
 
-// Marks the run's stray contexts (on a GPU outside the selection), runs the rules, and writes into
+// Marks the run's stray contexts (rules/expectation.h), runs the rules, and writes into
 // each stray context the id of the finding that explains it.
 Verdict judge(snapshot::Run& run);
 

@@ -18,6 +18,12 @@ struct Outcome {
   std::string not_checked;
 };
 
+// What could not be judged: `id` is of the rule, or kExpectRank.
+struct NotChecked {
+  std::string id;
+  std::string why;
+};
+
 struct Rule {
   std::string_view id;
   Severity severity = Severity::info;

@@ -145,8 +145,19 @@ struct Confinement {
   std::vector<std::string> general_limits;     // what the kind of promise always leaves open
 };
 
+// What the job of `corral trace` is meant to use: nothing was refused to it.
+struct Expectation {
+  // gpus: those with GpuRun::allowed. rank: each process the device of its own local rank.
+  enum class Kind { none, gpus, rank };
+  Kind kind = Kind::none;
+  std::string text;     // of --expect
+  bool denied = false;  // contexts elsewhere were refused inside the processes (--deny)
+};
+
 struct Run {
   std::string version;
+  bool traced = false;  // by `corral trace`: watched only, `confinement` says nothing
+  Expectation expectation;
   bool simulated = false;
   std::vector<std::string> command;
   std::int64_t started_realtime_ns = 0;
@@ -161,5 +172,11 @@ struct Run {
   std::vector<std::string> notes;    // named degradations of corral itself
   std::vector<std::string> remarks;  // those that only somebody who asks wants to read
 };
+
+// Whether a GPU is outside what the whole job was given or is expected to use.
+inline bool is_outside(const Run& run, const GpuRun& gpu) {
+  return !gpu.allowed &&
+         (run.confinement.requested || run.expectation.kind == Expectation::Kind::gpus);
+}
 
 }  // namespace corral::snapshot

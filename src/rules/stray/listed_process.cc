@@ -29,10 +29,10 @@ const Registered<Rule> rule{Rule{
 Outcome check(const snapshot::Run& run) {
   Outcome outcome;
   for (const snapshot::GpuRun& gpu : run.gpus) {
-    if (!run.confinement.requested || gpu.allowed) continue;
+    if (!snapshot::is_outside(run, gpu)) continue;
     for (const snapshot::GpuProcess& process : gpu.processes) {
       const bool observed = std::ranges::any_of(run.contexts, [&](const snapshot::Context& c) {
-        return c.pid == process.pid && c.gpu == gpu.gpu.index;
+        return c.pid == process.pid && c.gpu == gpu.gpu.index && !c.denied;
       });
       if (!process.of_job || observed) continue;
       Finding finding = finding_of(rule.value());

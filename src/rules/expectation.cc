@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rules/expectation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <expected>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/text.h"
+
+namespace corral::rules {
+namespace {
+
+using snapshot::Context;
+using snapshot::Init;
+using snapshot::Run;
+
+// RANK is not among them: it counts over all machines.
+constexpr std::array<const char*, 4> kLocalRanks = {
+    "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
+
+// The initialisation that the context's process lived in: exec keeps the pid.
+const Init* init_of(const Run& run, const Context& context) {
+  const Init* last = nullptr;
+  for (const Init& init : run.inits)
+    if (init.pid == context.pid && init.result == 0 && init.time_s <= context.time_s) last = &init;
+  return last;
+}
+
+// How many devices CUDA_VISIBLE_DEVICES leaves: the list ends at the first entry that names none.
+std::size_t visible_count(const std::optional<std::string>& visible, std::size_t gpus) {
+  if (!visible) return gpus;
+  std::size_t count = 0;
+  for (const std::string_view field : split(*visible, ',')) {
+    const std::string_view entry = trim(field);
+    const auto number = parse_number<long>(entry);
+    const bool uuid = entry.starts_with("GPU-") || entry.starts_with("MIG-");
+    if (!uuid && (!number || *number < 0 || static_cast<std::size_t>(*number) >= gpus)) break;
+    ++count;
+  }
+  return count;
+}
+
+// The only right device of a process, nullopt: whichever it uses, or why it cannot be told.
+std::expected<std::optional<int>, std::string> expected_ordinal(const Run& run,
+                                                                const Context& context) {
+  const Init* const init = init_of(run, context);
+  if (init == nullptr) return std::unexpected("its cuInit was not seen");
+  const std::size_t visible = visible_count(init->visible_devices, run.gpus.size());
+  if (visible == 1) return std::nullopt;
+  for (const char* name : kLocalRanks) {
+    const auto at = init->rank_variables.find(name);
+    if (at == init->rank_variables.end()) continue;
+    const auto rank = parse_number<int>(at->second);
+    if (!rank || *rank < 0)
+      return std::unexpected(fmt::format("{}={} is no rank", name, at->second));
+    if (static_cast<std::size_t>(*rank) >= visible)
+      return std::unexpected(fmt::format("it sees {} GPUs and has {}={}", visible, name, *rank));
+    return *rank;
+  }
+  return std::unexpected("it has no rank variable");
+}
+
+void judge_by_rank(const Run& run, Context& context, std::set<pid_t>& told,
+                   std::vector<NotChecked>& not_checked) {
+  const auto ordinal = expected_ordinal(run, context);
+  if (ordinal) {
+    context.stray = *ordinal && context.ordinal && context.gpu && *context.ordinal != **ordinal;
+  } else if (told.insert(context.pid).second) {
+    not_checked.push_back(
+        {std::string(kExpectRank),
+         fmt::format("pid {} ({}): {}", context.pid, context.process, ordinal.error())});
+  }
+}
+
+}  // namespace
+
+std::vector<NotChecked> mark_strays(Run& run) {
+  std::vector<NotChecked> not_checked;
+  std::set<pid_t> told;
+  for (Context& context : run.contexts) {
+    context.stray = context.gpu && *context.gpu < run.gpus.size() &&
+                    snapshot::is_outside(run, run.gpus[*context.gpu]);
+    if (run.expectation.kind == snapshot::Expectation::Kind::rank)
+      judge_by_rank(run, context, told, not_checked);
+    // Refused means that the process itself found it outside.
+    if (context.denied) context.stray = true;
+  }
+  return not_checked;
+}
+
+}  // namespace corral::rules

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rules/expectation.h"
+
+#include <gtest/gtest.h>
+
+#include "rules/engine.h"
+
+namespace corral::rules {
+namespace {
+
+using snapshot::Context;
+using snapshot::Expectation;
+using snapshot::Init;
+using JobRun = snapshot::Run;
+
+JobRun traced(Expectation::Kind kind, unsigned gpus = 2) {
+  JobRun run;
+  run.traced = true;
+  run.expectation.kind = kind;
+  for (unsigned i = 0; i < gpus; ++i) {
+    snapshot::GpuRun& gpu = run.gpus.emplace_back();
+    gpu.gpu.index = i;
+    gpu.allowed = true;
+  }
+  return run;
+}
+
+Context context(pid_t pid, int ordinal, unsigned gpu, double time_s = 1) {
+  Context out;
+  out.pid = pid;
+  out.ordinal = ordinal;
+  out.gpu = gpu;
+  out.time_s = time_s;
+  return out;
+}
+
+Init init(pid_t pid, std::map<std::string, std::string> ranks,
+          std::optional<std::string> visible = {}) {
+  Init out;
+  out.pid = pid;
+  out.rank_variables = std::move(ranks);
+  out.visible_devices = std::move(visible);
+  return out;
+}
+
+TEST(expectation, without_one_nothing_is_a_stray) {
+  JobRun run = traced(Expectation::Kind::none);
+  run.gpus[0].allowed = false;
+  run.contexts = {context(1, 0, 0)};
+  EXPECT_TRUE(mark_strays(run).empty());
+  EXPECT_FALSE(run.contexts[0].stray);
+}
+
+TEST(expectation, a_context_on_another_gpu_than_expected_is_a_stray) {
+  JobRun run = traced(Expectation::Kind::gpus);
+  run.gpus[0].allowed = false;
+  run.contexts = {context(1, 0, 0), context(1, 1, 1)};
+  mark_strays(run);
+  EXPECT_TRUE(run.contexts[0].stray);
+  EXPECT_FALSE(run.contexts[1].stray);
+}
+
+TEST(expectation, a_rank_belongs_on_the_device_of_its_number) {
+  JobRun run = traced(Expectation::Kind::rank);
+  run.inits = {init(1, {{"LOCAL_RANK", "1"}}), init(2, {{"SLURM_LOCALID", "0"}})};
+  run.contexts = {context(1, 0, 0), context(1, 1, 1), context(2, 0, 0)};
+  EXPECT_TRUE(mark_strays(run).empty());
+  EXPECT_TRUE(run.contexts[0].stray);
+  EXPECT_FALSE(run.contexts[1].stray);
+  EXPECT_FALSE(run.contexts[2].stray);
+}
+
+TEST(expectation, a_rank_that_sees_one_gpu_is_right_on_it) {
+  JobRun run = traced(Expectation::Kind::rank);
+  run.inits = {init(1, {{"LOCAL_RANK", "1"}}, "1"), init(2, {{"LOCAL_RANK", "1"}}, "GPU-ab, -1,0"),
+               init(3, {{"LOCAL_RANK", "1"}}, "0,7")};
+  run.contexts = {context(1, 0, 1), context(2, 0, 1), context(3, 0, 0)};
+  EXPECT_TRUE(mark_strays(run).empty());
+  for (const Context& c : run.contexts) EXPECT_FALSE(c.stray) << c.pid;
+}
+
+TEST(expectation, the_global_rank_is_no_local_rank) {
+  JobRun run = traced(Expectation::Kind::rank);
+  run.inits = {init(1, {{"RANK", "1"}})};
+  run.contexts = {context(1, 0, 0), context(1, 1, 1)};
+  const auto not_checked = mark_strays(run);
+  ASSERT_EQ(not_checked.size(), 1U) << "one entry a process";
+  EXPECT_EQ(not_checked[0].id, kExpectRank);
+  EXPECT_NE(not_checked[0].why.find("pid 1"), std::string::npos);
+  EXPECT_NE(not_checked[0].why.find("no rank variable"), std::string::npos);
+  EXPECT_FALSE(run.contexts[0].stray);
+}
+
+TEST(expectation, who_cannot_be_judged_is_not_accused) {
+  JobRun run = traced(Expectation::Kind::rank, 3);
+  run.inits = {init(1, {{"LOCAL_RANK", "x"}}), init(2, {{"LOCAL_RANK", "2"}}, "0,1")};
+  run.contexts = {context(1, 1, 1), context(2, 1, 1), context(3, 1, 1)};
+  EXPECT_EQ(mark_strays(run).size(), 3U);
+  for (const Context& c : run.contexts) EXPECT_FALSE(c.stray) << c.pid;
+}
+
+TEST(expectation, the_initialisation_before_the_context_counts) {
+  JobRun run = traced(Expectation::Kind::rank);
+  run.inits = {init(1, {{"LOCAL_RANK", "0"}}), init(1, {{"LOCAL_RANK", "1"}})};
+  run.inits[1].time_s = 5;
+  run.contexts = {context(1, 0, 0, 1), context(1, 0, 0, 6)};
+  mark_strays(run);
+  EXPECT_FALSE(run.contexts[0].stray);
+  EXPECT_TRUE(run.contexts[1].stray) << "another program of the same pid";
+}
+
+TEST(expectation, what_was_refused_in_the_process_is_a_stray) {
+  JobRun run = traced(Expectation::Kind::rank);
+  run.contexts = {context(1, 0, 0)};
+  run.contexts[0].denied = true;
+  const Verdict verdict = judge(run);
+  EXPECT_TRUE(run.contexts[0].stray);
+  ASSERT_FALSE(verdict.findings.empty());
+  EXPECT_NE(verdict.findings[0].title.find("was refused a context"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace corral::rules
