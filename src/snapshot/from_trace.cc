@@ -107,7 +107,7 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
   // Handles of this process's contexts that have not ended, by position in run.contexts.
   std::vector<std::pair<std::uint64_t, std::size_t>> open;
   for (const trace::ContextEvent& event : trace.contexts) {
-    if (event.result != 0 || event.view) continue;
+    if ((event.result != 0 && !event.denied) || event.view) continue;
     if (event.ended) {
       const auto at =
           std::ranges::find(open, event.context, &std::pair<std::uint64_t, std::size_t>::first);
@@ -127,10 +127,11 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
     context.time_s = seconds(event.monotonic_ns, start_ns);
     context.call = event.function;
     context.found = event.found;
+    context.denied = event.denied;
     take_visible_devices(trace, event, context);
     context.stack = stack_of(trace, event.stack);
     context.culprit = culprit_of(context.stack.python);
-    open.emplace_back(event.context, run.contexts.size());
+    if (!event.denied) open.emplace_back(event.context, run.contexts.size());
     run.contexts.push_back(std::move(context));
   }
 }
@@ -184,6 +185,7 @@ void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t sta
   for (GpuRun& gpu : run.gpus) gpu.contexts = 0;
   bool unplaced = false;
   for (const Context& context : run.contexts) {
+    if (context.denied) continue;
     if (context.gpu)
       ++*run.gpus[*context.gpu].contexts;
     else

@@ -172,6 +172,7 @@ void add_context(ProcessTrace& trace, bool ended, const wire::ContextPayload& pa
   context.found = payload.flags & wire::kContextFound;
   context.green = payload.flags & wire::kContextGreen;
   context.view = payload.flags & wire::kContextView;
+  context.denied = payload.flags & wire::kContextDenied;
 }
 
 void add_allocation(ProcessTrace& trace, const wire::AllocationPayload& payload, Event event) {

@@ -64,7 +64,8 @@ struct ContextEvent : Event {
   bool primary = false;
   bool found = false;  // was active before this process retained it for the first time
   bool green = false;
-  bool view = false;  // another handle of a context that has its own event
+  bool view = false;    // another handle of a context that has its own event
+  bool denied = false;  // refused by the shim; no context came of it
 };
 
 struct AllocationEvent : Event {

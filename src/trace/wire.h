@@ -135,6 +135,7 @@ constexpr uint32_t kContextPrimary = 1;  // the device's primary context
 constexpr uint32_t kContextFound = 2;    // primary: was active already when first retained
 constexpr uint32_t kContextGreen = 4;    // a green context
 constexpr uint32_t kContextView = 8;     // another handle of a context that has its own record
+constexpr uint32_t kContextDenied = 16;  // refused by the shim (CORRAL_DENY): result is its answer
 
 // One allocation. Fields: function, thread name, stack.
 struct AllocationPayload {

@@ -102,6 +102,18 @@ TEST(from_trace, failures_and_second_handles_are_no_contexts) {
   EXPECT_EQ(run_of({parsed(bytes)}).gpus[0].contexts, 1U);
 }
 
+TEST(from_trace, what_the_shim_refused_is_kept_and_is_no_context_of_the_gpu) {
+  TraceBytes bytes;
+  const auto nothing = [](RecordBuilder&) {};
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 0, nothing,
+                {.result = 46, .flags = wire::kContextDenied | wire::kContextPrimary});
+  bytes.context(wire::kContextMade, trace::device_id(1, 0xBB), 0, nothing, {.result = 46});
+  const auto run = run_of({parsed(bytes)});
+  ASSERT_EQ(run.contexts.size(), 1U) << "a driver's own refusal is none";
+  EXPECT_TRUE(run.contexts[0].denied);
+  EXPECT_EQ(run.gpus[0].contexts, 0U);
+}
+
 TEST(from_trace, an_end_belongs_to_the_last_context_of_that_handle) {
   const wire::DeviceId device = trace::device_id(0, 0xAA);
   const auto nothing = [](RecordBuilder&) {};
