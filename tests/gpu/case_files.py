@@ -5,6 +5,7 @@ The head of a case is a list of fields in comments:
   Situation    what goes wrong, or what looks wrong and is not
   Intended     the GPU that its author meant
   Strays to    what it opens beside that
+  Finding      the ids of the findings that `corral trace` gives for it, with commas between; or "none"
   With one GPU works, or ends with "TEXT": TEXT (a regular expression) is in its error output
   Adapted      FROM -> TO, optional: the change that a user would make to run it on one GPU
   Fix          what to write instead
@@ -20,7 +21,7 @@ import re
 
 import process
 
-FIELDS = ("Situation", "Intended", "Strays to", "With one GPU", "Fix")
+FIELDS = ("Situation", "Intended", "Strays to", "Finding", "With one GPU", "Fix")
 
 
 @dataclasses.dataclass
@@ -29,10 +30,18 @@ class Case:
     path: pathlib.Path
     intended: str
     strays_to: str
+    findings: list[str]
     fails_with: str | None  # None: works with one GPU
     adapted: tuple[str, str] | None
     culprit_lines: list[int]
     cause_lines: list[int]
+
+    def expected(self) -> str:
+        """What its author meant, as `corral trace --expect` takes it."""
+        return "rank" if self.intended.startswith("rank") else self.intended.removeprefix("GPU ")
+
+    def stray_gpus(self) -> list[int]:
+        return [int(number) for number in re.findall(r"GPU (\d+)", self.strays_to)]
 
     def adapted_text(self) -> str:
         assert self.adapted is not None
@@ -65,6 +74,7 @@ def parse(name: str, path: pathlib.Path, text: str) -> Case:
         path,
         fields["Intended"],
         fields["Strays to"],
+        [] if fields["Finding"] == "none" else fields["Finding"].split(", "),
         ends[1] if ends else None,
         adapted,
         marked(lines, "CULPRIT"),
@@ -79,6 +89,15 @@ def code(lines: list[str]) -> list[str]:
 def load_all() -> list[Case]:
     paths = sorted(path for path in process.CASES.glob("*.py") if not path.name.startswith("_"))
     return [parse(path.stem, path, path.read_text()) for path in paths]
+
+
+def choose(cases: list[Case], names: str) -> list[Case]:
+    if not names:
+        return cases
+    wanted = names.split(",")
+    if unknown := set(wanted) - {case.name for case in cases}:
+        raise SystemExit(f"--cases: no case {', '.join(sorted(unknown))}; there are {', '.join(c.name for c in cases)}")
+    return [case for case in cases if case.name in wanted]
 
 
 def printed(stdout: str) -> list[dict]:

@@ -39,8 +39,10 @@ def check_plain(part: results.Part, case: case_files.Case, ended: process.Ended)
     """The case must still stray, or keep still, as its head says: else being confined shows nothing."""
     lines = case_files.printed(ended.stdout)
     problems = [] if ended.code == 0 else [f"exit {ended.shell_code()}: {' / '.join(ended.tail(2))}"]
-    on_gpu_0 = any(0 in (line["contexts"] or []) for line in lines if not line["role"].startswith("rank 0"))
-    if on_gpu_0 != case.strays_to.startswith("GPU 0"):
+    strays = case.stray_gpus()
+    looked_for = strays[0] if strays else 0
+    there = any(looked_for in (line["contexts"] or []) for line in lines if not line["role"].startswith("rank 0"))
+    if there != bool(strays):
         problems.append(f"contexts {[line['contexts'] for line in lines]}, its head says: strays to {case.strays_to}")
     part.check(f"{case.name}: as it is", not problems, "; ".join(problems))
 
@@ -146,22 +148,13 @@ class Runner:
         )
 
 
-def choose(cases: list[case_files.Case], names: str) -> list[case_files.Case]:
-    if not names:
-        return cases
-    wanted = names.split(",")
-    if unknown := set(wanted) - {case.name for case in cases}:
-        raise SystemExit(f"--cases: no case {', '.join(sorted(unknown))}; there are {', '.join(c.name for c in cases)}")
-    return [case for case in cases if case.name in wanted]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default="", help="names with commas between; default: all")
     parser.add_argument("--methods", default="cgroup,landlock,tight")
     parser.add_argument("--limit-s", type=float, default=540)
     arguments = parser.parse_args()
-    cases = choose(case_files.load_all(), arguments.cases)
+    cases = case_files.choose(case_files.load_all(), arguments.cases)
     methods = arguments.methods.split(",")
     if unknown := set(methods) - set(confined.LAYERS):
         raise SystemExit(f"--methods: no method {', '.join(sorted(unknown))}; there are {', '.join(confined.LAYERS)}")

@@ -3,6 +3,7 @@
 #   since CUDA 12 putting a device back makes its context, though nothing ever ran there
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.restored-device
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: cudaSetDevice(1) -> cudaSetDevice(0)
 # Fix: put the device back only if it had a context (cuDevicePrimaryCtxGetState)

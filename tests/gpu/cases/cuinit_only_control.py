@@ -2,6 +2,7 @@
 # Situation: starting the driver and counting its devices opens nodes, and makes no context
 # Intended: none
 # Strays to: nothing
+# Finding: none
 # With one GPU: works
 # Fix: none needed
 import ctypes

@@ -2,6 +2,7 @@
 # Situation: the first CuPy array comes before the device is chosen
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.default-device
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: Device(1) -> Device(0)
 # Fix: cupy.cuda.Device(1).use() before the first array

@@ -3,6 +3,7 @@
 #   without effect
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.late-env
 # With one GPU: works
 # Fix: set the variable before the count, or count through NVML
 import os

@@ -3,6 +3,7 @@
 #   starts the driver. The result says whether the rules that Corral relies on hold with the GPUs at hand
 # Intended: none
 # Strays to: nothing
+# Finding: none
 # With one GPU: works
 # Fix: none needed
 import concurrent.futures

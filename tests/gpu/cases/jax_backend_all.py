@@ -2,6 +2,7 @@
 # Situation: the first question to JAX starts its backend, which makes a context on every visible GPU
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.framework-opens-all
 # With one GPU: ends with "out of range"
 # Adapted: devices()[1] -> devices()[0]
 # Fix: jax.config.update("jax_cuda_visible_devices", "1") before the first question, or export CUDA_VISIBLE_DEVICES

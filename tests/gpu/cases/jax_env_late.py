@@ -2,6 +2,7 @@
 # Situation: CUDA_VISIBLE_DEVICES is set after JAX has started its backend
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.late-env
 # With one GPU: works
 # Fix: set it before the first JAX call, or export it
 import os

@@ -3,6 +3,7 @@
 #   itself again with the mask
 # Intended: GPU 1
 # Strays to: nothing
+# Finding: none
 # With one GPU: ends with "No CUDA GPUs are available"
 # Adapted: MASK = "1" -> MASK = "0"
 # Fix: none needed

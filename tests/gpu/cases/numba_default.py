@@ -2,6 +2,7 @@
 # Situation: Numba puts an array on device 0 before the device is chosen
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.default-device
 # With one GPU: ends with "out of range"
 # Adapted: gpus[1] -> gpus[0]
 # Fix: numba.cuda.select_device(1) first

@@ -2,6 +2,7 @@
 # Situation: a DataLoader with pin_memory=True pins in a thread of its own, whose device is cuda:0
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.pinned-memory
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: cuda:1 -> cuda:0
 # Fix: torch.cuda.set_device(1) before the loader is iterated

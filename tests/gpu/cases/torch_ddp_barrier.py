@@ -2,6 +2,7 @@
 # Situation: a barrier before any rank has said which GPU is its own: rank 1 goes to GPU 0
 # Intended: rank r on GPU r
 # Strays to: GPU 0 (rank 1)
+# Finding: stray.rank-without-set-device
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: RANKS = 2 -> RANKS = 1
 # Fix: torch.cuda.set_device(rank) first, or init_process_group(device_id=...), or barrier(device_ids=[rank])
@@ -16,6 +17,7 @@ RANKS = 2
 
 
 def train(rank, meeting):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
     distributed.init_process_group("nccl", init_method=f"file://{meeting}", rank=rank, world_size=RANKS)
     weights = torch.ones(16, device=f"cuda:{rank}")
     distributed.barrier()  # CULPRIT

@@ -2,6 +2,7 @@
 # Situation: every rank names its GPU before the group is made; what NCCL maps of the other GPU is no context
 # Intended: rank r on GPU r
 # Strays to: nothing
+# Finding: none
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: RANKS = 2 -> RANKS = 1
 # Fix: none needed
@@ -16,6 +17,7 @@ RANKS = 2
 
 
 def train(rank, meeting):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
     torch.cuda.set_device(rank)
     distributed.init_process_group(
         "nccl", init_method=f"file://{meeting}", rank=rank, world_size=RANKS, device_id=torch.device("cuda", rank)

@@ -3,6 +3,7 @@
 #   not: a control
 # Intended: GPU 1
 # Strays to: nothing
+# Finding: none
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: cuda:1 -> cuda:0
 # Fix: none needed

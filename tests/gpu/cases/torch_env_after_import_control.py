@@ -2,6 +2,7 @@
 # Situation: CUDA_VISIBLE_DEVICES is set after `import torch` and before any call that starts the driver: in time
 # Intended: GPU 1
 # Strays to: nothing
+# Finding: none
 # With one GPU: ends with "No CUDA GPUs are available"
 # Adapted: = "1" -> = "0"
 # Fix: none needed; exporting it before Python starts is safer

@@ -2,6 +2,7 @@
 # Situation: is_available() starts the driver, and CUDA_VISIBLE_DEVICES is set after it: too late
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.late-env
 # With one GPU: works
 # Fix: export the variable before Python starts, or set it before the first CUDA question
 import os

@@ -2,6 +2,7 @@
 # Situation: a checkpoint that was saved from cuda:0 is loaded without map_location
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.load-without-map-location
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: cuda:1 -> cuda:0
 # Fix: torch.load(path, map_location="cpu"), or "cuda:1"

@@ -2,6 +2,7 @@
 # Situation: looking for the GPU with most free memory makes a context on every one that is looked at
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.device-query
 # With one GPU: works
 # Fix: ask NVML or nvidia-smi, or choose before Python starts
 import torch

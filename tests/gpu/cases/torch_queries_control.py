@@ -2,6 +2,7 @@
 # Situation: seeding, names, capabilities, counters and peer questions about GPU 0 make no context there
 # Intended: GPU 1
 # Strays to: nothing
+# Finding: none
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: cuda:1 -> cuda:0
 # Fix: none needed

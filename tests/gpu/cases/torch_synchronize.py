@@ -2,6 +2,7 @@
 # Situation: torch.cuda.synchronize() without a device waits for cuda:0, and makes its context for that
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.sync-default-device
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: cuda:1 -> cuda:0
 # Fix: torch.cuda.synchronize("cuda:1"), or torch.cuda.set_device(1) once

@@ -2,6 +2,7 @@
 # Situation: set_device() holds for the calling thread alone; a new thread starts on cuda:0
 # Intended: GPU 1
 # Strays to: GPU 0
+# Finding: stray.thread-device-zero
 # With one GPU: ends with "invalid device ordinal"
 # Adapted: set_device(1) -> set_device(0)
 # Fix: torch.cuda.set_device(1) at the head of the thread, or name the device
