@@ -19,15 +19,10 @@
 #include "shim/core.h"
 
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "shim/device.h"
 #include "shim/environment.h"
-#include "shim/hook.h"
-#include "shim/stack_native.h"
-#include "shim/stack_python.h"
+#include "shim/event_record.h"
 #include "shim/state.h"
 
 namespace corral::shim {
@@ -35,171 +30,7 @@ namespace {
 
 constexpr uint32_t kMaxInitFailures = 16;
 constexpr uint32_t kMaxContextFailures = 64;
-constexpr uint32_t kMaxAllocationEvents = 4096;
-constexpr size_t kNativeDepth = 96;
 constexpr size_t kVariableBytes = 128;  // of the rank variables
-
-// A driver's function that is asked, not hooked; looked up once.
-template <class Function>
-Function* ask(void*& place, const char* name) {
-  void* function = __atomic_load_n(&place, __ATOMIC_ACQUIRE);
-  if (__builtin_expect(function == nullptr, 0)) {
-    function = driver_function(name);
-    if (function == nullptr) return nullptr;
-    __atomic_store_n(&place, function, __ATOMIC_RELEASE);
-  }
-  return reinterpret_cast<Function*>(function);
-}
-
-void* place_get_device;
-void* place_get_uuid_v2;
-void* place_get_uuid;
-void* place_get_pci;
-void* place_get_state;
-
-// A record with the function, the thread and the stack, in a buffer of the state. Without a buffer
-// every call does nothing.
-class EventRecord {
- public:
-  EventRecord(State& state, wire::Kind kind)
-      : state_(state),
-        buffer_(claim_scratch(state)),
-        record_(buffer_ ? buffer_ : empty_, buffer_ ? wire::kMaxRecordBytes : sizeof empty_, kind,
-                own_tid(), trace::clock_ns(CLOCK_MONOTONIC)) {}
-  ~EventRecord() {
-    if (buffer_) release_scratch(state_, buffer_);
-  }
-  EventRecord(const EventRecord&) = delete;
-  EventRecord& operator=(const EventRecord&) = delete;
-
-  explicit operator bool() const { return buffer_ != nullptr; }
-  trace::RecordBuilder& builder() { return record_; }
-  void text(wire::Tag tag, const char* value) { record_.text(tag, value, strlen(value)); }
-  void variable(const Variable& variable);
-  void thread_name();
-  void stack();
-  void write() {
-    record_.finish();
-    write_record(state_, record_);
-  }
-
- private:
-  State& state_;
-  char* buffer_;
-  alignas(8) char empty_[64];
-  trace::RecordBuilder record_;
-};
-
-void EventRecord::variable(const Variable& variable) {
-  char text[64 + kVisibleBytes];
-  size_t used = strlen(variable.name);
-  memcpy(text, variable.name, used);
-  if (variable.set) {
-    text[used++] = '=';
-    memcpy(text + used, variable.value, variable.bytes);
-    used += variable.bytes;
-  }
-  record_.text(wire::kVariable, text, used, variable.cut);
-}
-
-void EventRecord::thread_name() {
-  char name[17] = {};
-  if (syscall(SYS_prctl, PR_GET_NAME, name) == 0) text(wire::kThreadName, name);
-}
-
-void write_module(State& state, uint32_t id, const LoadedModule& module) {
-  alignas(8) char buffer[4608];
-  trace::RecordBuilder record(buffer, sizeof buffer, wire::kModule, own_tid(),
-                              trace::clock_ns(CLOCK_MONOTONIC));
-  record.payload(wire::ModulePayload{.id = id, .flags = 0, .load_base = module.load_base});
-  record.text(wire::kPath, module.path, strnlen(module.path, 4096));
-  record.finish();
-  write_record(state, record);
-}
-
-// The module's number; its record is written when it is met for the first time. Base and path make
-// the key, since another file may later be loaded at the same place.
-uint32_t module_id(State& state, const LoadedModule& module) {
-  uint64_t key = module.load_base * 0x9E3779B97F4A7C15ULL;
-  for (const char* at = module.path; *at != '\0'; ++at) {
-    key = (key ^ static_cast<unsigned char>(*at)) * 0x100000001B3ULL;
-  }
-  if (key == 0) key = 1;
-  constexpr size_t kPlaces = sizeof state.modules / sizeof *state.modules;
-  for (size_t i = 0; i < kPlaces; ++i) {
-    const size_t place = (key + i) % kPlaces;
-    uint64_t found = __atomic_load_n(&state.modules[place], __ATOMIC_ACQUIRE);
-    if (found == 0 && __atomic_compare_exchange_n(&state.modules[place], &found, key, false,
-                                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-      write_module(state, static_cast<uint32_t>(place), module);
-      return static_cast<uint32_t>(place);
-    }
-    if (found == key) return static_cast<uint32_t>(place);
-  }
-  return wire::kNoModule;
-}
-
-void EventRecord::stack() {
-  uintptr_t addresses[kNativeDepth];
-  wire::NativeFrameData frames[kNativeDepth];
-  const size_t count = capture_native(addresses, kNativeDepth);
-  for (size_t i = 0; i < count; ++i) {
-    LoadedModule module;
-    frames[i] = {.offset = addresses[i], .module = wire::kNoModule, .reserved = 0};
-    if (!module_of(addresses[i], module)) continue;
-    frames[i].module = module_id(state_, module);
-    if (frames[i].module != wire::kNoModule) frames[i].offset -= module.load_base;
-  }
-  if (count > 0) record_.native_frames(frames, count);
-  add_python_stack(record_);
-}
-
-// What the driver says of a device. Known only once the driver is initialised, and kept then.
-wire::DeviceId ask_device(CUdevice ordinal) {
-  wire::DeviceId id = {};
-  id.ordinal = ordinal;
-  using GetUuid = CUresult(uint8_t*, CUdevice);
-  auto* uuid = ask<GetUuid>(place_get_uuid_v2, "cuDeviceGetUuid_v2");
-  if (uuid == nullptr) uuid = ask<GetUuid>(place_get_uuid, "cuDeviceGetUuid");
-  if (uuid != nullptr && uuid(id.uuid, ordinal) == kSuccess) id.flags |= wire::kDeviceUuid;
-  auto* const pci = ask<CUresult(char*, int, CUdevice)>(place_get_pci, "cuDeviceGetPCIBusId");
-  if (pci != nullptr && pci(id.pci, sizeof id.pci, ordinal) == kSuccess) {
-    id.flags |= wire::kDevicePci;
-  }
-  return id;
-}
-
-wire::DeviceId device_id(State& state, CUdevice ordinal) {
-  if (ordinal < 0 || ordinal >= static_cast<CUdevice>(wire::kMaxDevices)) {
-    wire::DeviceId id = {};
-    id.ordinal = ordinal < 0 ? -1 : ordinal;
-    return id;
-  }
-  Device& device = state.devices[ordinal];
-  if (__atomic_load_n(&device.phase, __ATOMIC_ACQUIRE) == kDeviceKnown) return device.id;
-  const wire::DeviceId id = ask_device(ordinal);
-  int expected = kDeviceUnknown;
-  if (id.flags != 0 && __atomic_compare_exchange_n(&device.phase, &expected, kDeviceWriting, false,
-                                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-    device.id = id;
-    __atomic_store_n(&device.phase, kDeviceKnown, __ATOMIC_RELEASE);
-  }
-  return id;
-}
-
-Device* known_device(State& state, CUdevice ordinal) {
-  return ordinal >= 0 && ordinal < static_cast<CUdevice>(wire::kMaxDevices)
-             ? &state.devices[ordinal]
-             : nullptr;
-}
-
-// False when the limit is reached; the loss is counted.
-bool within(State& state, uint32_t& counter, uint32_t limit) {
-  if (__atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED) < limit) return true;
-  __atomic_store_n(&counter, limit, __ATOMIC_RELAXED);
-  count_loss(state, wire::kLossLimit);
-  return false;
-}
 
 Variable visible_variable(char* buffer) {
   return {.name = "CUDA_VISIBLE_DEVICES",
@@ -239,22 +70,6 @@ void write_context(State& state, wire::Kind kind, const char* function, wire::De
     event.stack();
   }
   event.write();
-}
-
-// In the tables of contexts and allocations one number holds a device and something else.
-constexpr unsigned kDeviceBits = 8;
-constexpr uint64_t kDeviceMask = (1U << kDeviceBits) - 1;  // all ones: unknown device
-
-uint64_t with_device(uint64_t value, CUdevice device) {
-  const uint64_t low = device < 0 || device >= static_cast<CUdevice>(wire::kMaxDevices)
-                           ? kDeviceMask
-                           : static_cast<uint64_t>(device);
-  return value << kDeviceBits | low;
-}
-
-CUdevice device_in(uint64_t value) {
-  const uint64_t low = value & kDeviceMask;
-  return low == kDeviceMask ? kUnknownDevice : static_cast<CUdevice>(low);
 }
 
 }  // namespace
@@ -361,19 +176,6 @@ void end_ending(const char* function, const EndingContext& ending, CUresult resu
                 result, static_cast<uint32_t>(ending.known >> kDeviceBits));
 }
 
-namespace {
-
-bool primary_is_active(CUdevice device, bool otherwise) {
-  auto* const get_state =
-      ask<CUresult(CUdevice, unsigned*, int*)>(place_get_state, "cuDevicePrimaryCtxGetState");
-  unsigned flags = 0;
-  int active = 0;
-  if (get_state == nullptr || get_state(device, &flags, &active) != kSuccess) return otherwise;
-  return active != 0;
-}
-
-}  // namespace
-
 Retain begin_retain(CUdevice device) {
   Retain retain = {.recorded = false, .active = false};
   State* const state = ready_state();
@@ -431,108 +233,6 @@ CUdevice device_of_context(const void* context) {
     return kUnknownDevice;
   }
   return device_in(value);
-}
-
-CUdevice current_device() {
-  auto* const get_device = ask<CUresult(CUdevice*)>(place_get_device, "cuCtxGetDevice");
-  CUdevice device = kUnknownDevice;
-  if (get_device == nullptr || get_device(&device) != kSuccess) return kUnknownDevice;
-  return device;
-}
-
-namespace {
-
-void add(uint64_t& counter, uint64_t value) {
-  __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
-}
-
-void raise_peak(wire::DeviceCounters& counters, uint64_t now) {
-  uint64_t peak = __atomic_load_n(&counters.bytes_peak, __ATOMIC_RELAXED);
-  while (now > peak && !__atomic_compare_exchange_n(&counters.bytes_peak, &peak, now, true,
-                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-}
-
-bool track(State& state, MemoryKind kind, uint64_t key, uint64_t value) {
-  return kind == MemoryKind::address ? state.addresses.insert(key, value)
-                                     : state.handles.insert(key, value);
-}
-
-__attribute__((noinline)) void allocation_event(State& state, const char* function, CUdevice device,
-                                                uint64_t bytes, bool first) {
-  const KeepErrno keep;
-  const wire::DeviceId id = device_id(state, device);
-  if (first) {
-    wire::DeviceId& slot = state.counters->devices[device].device;
-    slot.ordinal = id.ordinal;
-    memcpy(slot.uuid, id.uuid, sizeof slot.uuid);
-    memcpy(slot.pci, id.pci, sizeof slot.pci);
-    __atomic_store_n(&slot.flags, id.flags | wire::kDeviceInUse, __ATOMIC_RELEASE);
-  } else if (!within(state, state.allocation_events, kMaxAllocationEvents)) {
-    return;
-  }
-  EventRecord event(state, wire::kAllocation);
-  if (!event) return;
-  const bool large = bytes >= wire::kLargeAllocationBytes;
-  event.builder().payload(wire::AllocationPayload{
-      .device = id,
-      .bytes = bytes,
-      .result = kSuccess,
-      .flags = (first ? wire::kAllocationFirst : 0) | (large ? wire::kAllocationLarge : 0)});
-  event.text(wire::kFunction, function);
-  event.thread_name();
-  event.stack();
-  event.write();
-}
-
-}  // namespace
-
-void allocated(const char* function, MemoryKind kind, uint64_t key, uint64_t bytes,
-               CUdevice device) {
-  State* const state = ready_state();
-  if (state == nullptr) return;
-  Device* const known = known_device(*state, device);
-  if (known == nullptr) {
-    add(state->counters->unknown_device, 1);
-    return;
-  }
-  wire::DeviceCounters& counters = state->counters->devices[device];
-  add(counters.allocations, 1);
-  if (track(*state, kind, key, with_device(bytes, device))) {
-    raise_peak(counters, __atomic_add_fetch(&counters.bytes_now, bytes, __ATOMIC_RELAXED));
-  } else {
-    add(counters.untracked, 1);
-  }
-  const bool first = __builtin_expect(!__atomic_load_n(&known->first_seen, __ATOMIC_RELAXED), 0) &&
-                     !__atomic_exchange_n(&known->first_seen, 1, __ATOMIC_ACQ_REL);
-  if (first || __builtin_expect(bytes >= wire::kLargeAllocationBytes, 0)) {
-    allocation_event(*state, function, device, bytes, first);
-  }
-}
-
-Freeing begin_free(MemoryKind kind, uint64_t key) {
-  Freeing freeing = {.kind = kind, .key = key, .value = 0, .found = false};
-  State* const state = ready_state();
-  if (state == nullptr || key == 0) return freeing;
-  freeing.found = kind == MemoryKind::address ? state->addresses.take(key, freeing.value)
-                                              : state->handles.take(key, freeing.value);
-  return freeing;
-}
-
-void end_free(const Freeing& freeing, CUresult result) {
-  State* const state = ready_state();
-  if (state == nullptr) return;
-  if (!freeing.found) {
-    if (result == kSuccess && freeing.key != 0) add(state->counters->foreign_frees, 1);
-    return;
-  }
-  if (result != kSuccess) {
-    track(*state, freeing.kind, freeing.key, freeing.value);
-    return;
-  }
-  wire::DeviceCounters& counters = state->counters->devices[device_in(freeing.value)];
-  add(counters.frees, 1);
-  add(counters.bytes_now, -(freeing.value >> kDeviceBits));
 }
 
 }  // namespace corral::shim

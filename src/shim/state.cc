@@ -129,6 +129,13 @@ void count_loss(State& s, wire::LossReason reason) {
   __atomic_fetch_add(&s.counters->lost_by_reason[reason], 1, __ATOMIC_RELAXED);
 }
 
+bool within(State& s, uint32_t& counter, uint32_t limit) {
+  if (__atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED) < limit) return true;
+  __atomic_store_n(&counter, limit, __ATOMIC_RELAXED);
+  count_loss(s, wire::kLossLimit);
+  return false;
+}
+
 namespace {
 
 void write_losses(State& s) {

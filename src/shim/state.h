@@ -69,6 +69,8 @@ char* claim_scratch(State& state);
 void release_scratch(State& state, const char* buffer);
 
 void count_loss(State& state, wire::LossReason reason);
+// Counts one more; false when there are `limit` already: then the loss is counted instead.
+bool within(State& state, uint32_t& counter, uint32_t limit);
 // Appends a finished record; a failure is counted.
 void write_record(State& state, const trace::RecordBuilder& record);
 
