@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/run_options.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
+#include <filesystem>
 
 namespace corral::cli {
 namespace {
 
-constexpr double kMaxSeconds = 1e6;
-
 // The texts as the user gave them, before they are checked.
-struct Texts {
+struct Texts : WatchTexts {
   std::string gpus;
   std::string enforce = "auto";
-  std::string color = "auto";
-  int status_fd = -1;
   bool no_observe = false;
 };
 
@@ -40,22 +32,7 @@ void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_flag("--dry-run", options.dry_run, "print the plan, start nothing");
   app.add_flag("--exec", options.exec, "confine and become the job: nothing watches, no verdict");
   app.add_flag("--no-observe", texts.no_observe, "do not put the observing library into the job");
-  app.add_option("--grace", options.grace_s,
-                 "seconds to wait for processes that the job leaves behind")
-      ->check(CLI::Range(0.0, kMaxSeconds))
-      ->envname("CORRAL_GRACE");
-  app.add_option("-i,--interval", options.interval_s, "seconds between samples")
-      ->check(CLI::Range(0.05, 3600.0));
-  app.add_option("--status-fd", texts.status_fd,
-                 "write JSON lines on start and end to this descriptor");
-  app.add_option("--report", options.report,
-                 "write the whole report as JSON to this file (- for stdout)");
-  app.add_flag("--json", options.json, "the verdict on stderr as JSON");
-  app.add_flag("--strict", options.strict, "exit 3 when the job succeeded and something strayed");
-  app.add_flag("-q,--quiet", options.quiet, "no verdict");
-  app.add_flag("-v,--verbose", options.verbose, "all findings and what was not checked");
-  app.add_option("--color", texts.color, "auto | always | never")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
+  add_watch_options(app, options, texts);
 }
 
 Result<std::string> absolute(const std::string& path) {
@@ -68,29 +45,11 @@ Result<std::string> absolute(const std::string& path) {
 }
 
 Result<void> take_texts(const CLI::App& app, const Texts& texts, RunOptions& options) {
-  // An empty variable in a batch script is a selection that went missing, not one that was never
-  // wanted.
-  for (const char* name : {"CORRAL_GPUS", "CORRAL_ENFORCE", "CORRAL_GRACE"})
-    if (const char* value = std::getenv(name); value != nullptr && *value == '\0')
-      return fail(fmt::format("{} is set and empty", name), "unset it, or give it a value");
-  for (const double seconds : {options.grace_s, options.interval_s})
-    if (!std::isfinite(seconds))
-      return fail(fmt::format("--grace, --interval: {} is not a number of seconds", seconds));
+  CORRAL_CHECK(refuse_empty_variables({"CORRAL_GPUS", "CORRAL_ENFORCE"}));
+  CORRAL_CHECK(take_watch_texts(app, texts, options));
   if (app.count("--gpus") > 0) options.gpus = texts.gpus;
   CORRAL_TRY(options.method, isolate::parse_method(texts.enforce));
   options.observe = !texts.no_observe;
-  options.color = texts.color == "always"  ? ColorWhen::always
-                  : texts.color == "never" ? ColorWhen::never
-                                           : ColorWhen::automatic;
-  if (app.count("--status-fd") > 0) {
-    if (texts.status_fd <= STDERR_FILENO && texts.status_fd >= 0)
-      return fail(fmt::format("--status-fd {}: that is the job's own stream", texts.status_fd),
-                  "use 3 or more: corral run --status-fd 3 … 3>status.json");
-    if (texts.status_fd < 0 || ::fcntl(texts.status_fd, F_GETFD) < 0)
-      return fail(fmt::format("--status-fd {}: not an open descriptor", texts.status_fd),
-                  "open it in the shell: corral run --status-fd 3 … 3>status.json");
-    options.status_fd = texts.status_fd;
-  }
   for (std::string& path : options.refuse) {
     CORRAL_TRY(std::string full, absolute(path));
     path = std::move(full);
@@ -114,43 +73,25 @@ constexpr std::string_view kExamples =
     "not executable,\n"
     "127 not found, 3 with --strict, 64 usage.\n";
 
+constexpr const char* kDescription =
+    "Confine a command to its GPUs, watch it, and say what it touched.";
+
 }  // namespace
 
-bool wants_help(const Arguments& arguments) {
-  return std::ranges::any_of(arguments.options,
-                             [](const std::string& o) { return o == "-h" || o == "--help"; });
-}
-
 std::string run_help() {
-  CLI::App app("Confine a command to its GPUs, watch it, and say what it touched.", "corral run");
+  CLI::App app(kDescription, "corral run");
   RunOptions options;
   Texts texts;
   add_options(app, options, texts);
-  std::string text =
-      "usage: corral run [options] -- CMD…\n\n" + app.get_description() + "\n\noptions:\n";
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_name().find("help") != std::string::npos) continue;
-    std::string description = option->get_description();
-    for (std::size_t at = 0; (at = description.find('\n', at)) != std::string::npos; ++at)
-      description.insert(at + 1, std::string(22, ' '));
-    text += fmt::format("  {:<19} {}\n", option->get_name(false, true), description);
-  }
-  return text + std::string(kExamples);
+  return options_help(app) + std::string(kExamples);
 }
 
 Result<RunOptions> parse_run_options(const Arguments& arguments) {
-  CLI::App app("", "corral run");
+  CLI::App app(kDescription, "corral run");
   RunOptions options;
   Texts texts;
   add_options(app, options, texts);
-  std::vector<std::string> reversed(arguments.options.rbegin(), arguments.options.rend());
-  try {
-    app.parse(std::move(reversed));
-  } catch (const CLI::ParseError& error) {  // CLI11 speaks in exceptions
-    return fail(std::string(error.what()),
-                arguments.has_job ? "corral help run shows the options"
-                                  : "put -- before the command: corral run --gpus 1 -- CMD…");
-  }
+  CORRAL_CHECK(parse_options(app, arguments, " --gpus 1"));
   CORRAL_CHECK(take_texts(app, texts, options));
   if (options.exec && (options.strict || options.json || !options.report.empty()))
     return fail(

@@ -1,58 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // corral run: confine a command to its GPUs, watch it, and say what it touched.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/observation.h"
 #include "cli/print.h"
 #include "cli/run_facts.h"
 #include "cli/run_options.h"
-#include "cli/status.h"
-#include "gpu/machine.h"
+#include "cli/watched_job.h"
 #include "gpu/selector.h"
-#include "isolate/apply.h"
 #include "isolate/plan.h"
 #include "launch/descriptors.h"
-#include "launch/job.h"
-#include "launch/watch.h"
-#include "report/run_json.h"
-#include "report/run_text.h"
-#include "rules/engine.h"
-#include "sample/sampler.h"
-#include "snapshot/from_trace.h"
-#include "trace/reader.h"
 
 extern char** environ;
 
 namespace corral::cli {
 namespace {
-
-int complain(const Error& error, int code) {
-  print_error("corral: {}\n", printable(error.what));
-  if (!error.hint.empty()) print_error("  {}\n", printable(error.hint));
-  return code;
-}
-
-int complain(const launch::StartError& error, const Status& status) {
-  status.failed(error);
-  return complain(error.error, error.exit_code);
-}
-
-// A job that ends by then has not used a GPU, and does not pay for NVML's start and end.
-constexpr std::chrono::milliseconds kNvmlDelay{10};
-
-launch::StartError cannot_set_up(Error error) { return {std::move(error), launch::kCannotSetUp}; }
 
 Result<isolate::Selection> select(const RunOptions& options, const gpu::Inventory& inventory) {
   isolate::Selection out;
@@ -62,193 +28,68 @@ Result<isolate::Selection> select(const RunOptions& options, const gpu::Inventor
   return out;
 }
 
-// Opened before the job: a report that cannot be written is known before it has run for days, and
-// what the job puts in its place in the meantime is not written to. Without a reader a FIFO is an
-// error, not a wait.
-Result<Fd> open_report(const std::string& path) {
-  if (path.empty() || path == "-") return Fd();
-  auto file = open_file(path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
-  if (!file)
-    return fail("--report: " + file.error().what,
-                file.error().sys == ENXIO
-                    ? "start its reader first"
-                    : "name a file in a folder that exists and can be written to");
-  ::fcntl(file->get(), F_SETFL, O_WRONLY);
-  return file;
-}
-
-Result<void> write_report(const Fd& file, const std::string& path, std::string_view json) {
-  struct stat found{};
-  if (::fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode) && ::ftruncate(file.get(), 0) != 0)
-    return fail_sys("--report: empty " + path, errno);
-  if (auto written = write_all(file.get(), json); !written)
-    return fail_sys("--report: write " + path, written.error().sys);
-  return {};
-}
-
-// Everything that is made before the job and must live until it has ended.
-struct Setup {
+struct Planned {
   gpu::OpenedMachine machine;
   isolate::Selection allowed;
   isolate::Plan plan;
-  launch::Environment environment{environ};
-  Observation observation;
-  isolate::Prepared prepared;
-  Fd report;
 };
 
-Result<Setup> plan_run(const RunOptions& options) {
-  Setup setup;
-  setup.machine = gpu::open_machine();
-  CORRAL_TRY(setup.allowed, select(options, setup.machine.inventory));
-  CORRAL_TRY(setup.plan, isolate::plan_for({.method = options.method,
-                                            .tight = options.tight,
-                                            .allow_unenforced = options.allow_unenforced,
-                                            .refuse_paths = options.refuse,
-                                            .inventory = setup.machine.inventory,
-                                            .allowed = setup.allowed,
-                                            .command = options.job}));
-  return setup;
+Result<Planned> plan_run(const RunOptions& options) {
+  Planned planned;
+  planned.machine = gpu::open_machine();
+  CORRAL_TRY(planned.allowed, select(options, planned.machine.inventory));
+  CORRAL_TRY(planned.plan, isolate::plan_for({.method = options.method,
+                                              .tight = options.tight,
+                                              .allow_unenforced = options.allow_unenforced,
+                                              .refuse_paths = options.refuse,
+                                              .inventory = planned.machine.inventory,
+                                              .allowed = planned.allowed,
+                                              .command = options.job}));
+  return planned;
 }
 
-Result<void> prepare(const RunOptions& options, Setup& setup) {
+Result<JobSetup> prepare(const RunOptions& options, Planned planned) {
+  JobSetup setup{.machine = std::move(planned.machine),
+                 .environment = launch::Environment(environ),
+                 .observation = {},
+                 .confinement = {},
+                 .report = {},
+                 .run = {}};
   if (!options.exec) {
     CORRAL_TRY(setup.report, open_report(options.report));
   }
-  for (const isolate::Setting& setting : setup.plan.environment)
+  for (const isolate::Setting& setting : planned.plan.environment)
     setup.environment.set(setting.name, setting.value);
   // The run folder before the rule set: Landlock grants what is there when the rules are made.
   setup.observation = observe(options.observe && !options.exec, setup.environment);
-  CORRAL_TRY(setup.prepared, isolate::prepare(setup.plan));
-  setup.plan = setup.prepared.plan;  // cgroup v1 may have taken the place of v2
-  return {};
+  CORRAL_TRY(setup.confinement, isolate::prepare(planned.plan));
+  // With the prepared plan: cgroup v1 may have taken the place of v2.
+  setup.run =
+      planned_run(setup.machine.inventory, setup.confinement->plan, planned.allowed, options.job);
+  return setup;
 }
 
-unsigned strays(const rules::Verdict& verdict) {
-  return static_cast<unsigned>(std::ranges::count_if(
-      verdict.findings, [](const auto& finding) { return finding.id.starts_with("stray."); }));
-}
-
-void add_traces(const Observation& observation, std::int64_t start_ns,
-                const std::vector<launch::SeenProcess>& seen, snapshot::Run& run) {
-  std::vector<trace::ProcessTrace> traces;
-  bool complete = true;
-  if (!observation.why_not.empty()) run.notes.push_back(observation.why_not);
-  if (observation.folder) {
-    auto found = trace::read_trace_folder(observation.folder->trace_folder());
-    if (found) {
-      traces = std::move(found->traces);
-      for (const Error& error : found->errors) run.notes.push_back(error.what);
-      complete = found->errors.empty();
-    } else {
-      run.notes.push_back(found.error().what);
-      complete = false;
-    }
-    snapshot::add_traces(traces, start_ns, run);
-    complete = complete && run.coverage.records_lost == 0 &&
-               std::ranges::none_of(traces, [](const auto& t) { return t.damage.has_value(); });
-    // What could not be read may have held a context: none seen is then not none.
-    for (snapshot::GpuRun& gpu : run.gpus)
-      if (!complete && gpu.contexts == 0U) gpu.contexts.reset();
-  }
-  add_processes(seen, traces, run);
-}
-
-void report(const RunOptions& options, const Fd& file, const snapshot::Run& run,
-            const rules::Verdict& verdict) {
-  const std::string json =
-      options.json || !options.report.empty() ? report::run_json(run, verdict) : "";
-  if (options.report == "-") {
-    if (auto written = write_all(STDOUT_FILENO, json); !written)
-      complain(fail_sys("--report -: write to stdout", written.error().sys).error(), 0);
-  } else if (file) {
-    if (auto written = write_report(file, options.report, json); !written)
-      complain(written.error(), 0);
-  }
-  if (options.quiet) return;
-  const bool color = options.color == ColorWhen::always ||
-                     (options.color == ColorWhen::automatic && ::isatty(STDERR_FILENO) == 1 &&
-                      std::getenv("NO_COLOR") == nullptr);
-  const std::string text =
-      options.json ? json
-                   : report::run_text(run, verdict, {.color = color, .verbose = options.verbose});
-  (void)write_all(STDERR_FILENO, text);
-}
-
-int exit_code(const RunOptions& options, const snapshot::Run& run, const rules::Verdict& verdict) {
-  const int code =
-      run.exit.code ? *run.exit.code : launch::kSignalBase + run.exit.signal.value_or(0);
-  return options.strict && code == 0 && strays(verdict) > 0 ? launch::kStrayed : code;
-}
-
-int watch_job(const RunOptions& options, Setup& setup, const std::vector<int>& inherited,
-              const Status& status) {
-  auto signals = launch::SignalDesk::open();
-  if (!signals) return complain(cannot_set_up(signals.error()), status);
-  auto canary = launch::Canary::start();
-  if (!canary) return complain(cannot_set_up(canary.error()), status);
-
-  snapshot::Run run = planned_run(setup.machine.inventory, setup.plan, setup.allowed, options.job);
-  sample::Options sampling;
-  sampling.fast_interval =
-      std::chrono::nanoseconds(static_cast<std::int64_t>(options.interval_s * 1e9));
-  sampling.job_ancestor = ::getpid();
-  sampling.not_of_job = signals->earlier_processes();
-  sample::Sampler sampler(setup.machine.nvml, setup.machine.inventory, sampling);
-  if (setup.machine.nvml_open) sampler.before();
-  launch::close_on_exec_except(inherited);
-
-  run.started_realtime_ns = realtime_ns();
-  const std::int64_t start_ns = monotonic_ns();
-  const auto job = launch::start_job(
-      {.command = options.job, .environment = setup.environment, .confinement = &setup.prepared},
-      *signals);
-  if (!job) return complain(job.error(), status);
-  sampler.start(kNvmlDelay);
-  status.started(*job, setup.plan.enforced);
-
-  const auto& folder = setup.observation.folder;
-  launch::JobWatch watch(folder ? folder->library_folder() : "",
-                         folder ? folder->trace_folder() : "", setup.observation.driver);
-  const launch::JobEnd end = launch::supervise(*job, *signals, *canary, options.grace_s, [&] {
-    watch.look(launch::job_processes(*signals, canary->pid()));
-  });
-
-  add_end(end, start_ns, monotonic_ns() - static_cast<std::int64_t>(end.grace_used_s * 1e9), run);
-  add_samples(sampler.stop(start_ns), run);
-  add_traces(setup.observation, start_ns, watch.seen(), run);
-  add_orphans(end.orphans, run);
-  if (!end.orphans.empty() && setup.observation.folder) setup.observation.folder->keep();
-  (void)isolate::release(setup.prepared);
-
-  const rules::Verdict verdict = rules::judge(run);
-  status.ended(run.exit, strays(verdict));
-  report(options, setup.report, run, verdict);
-  return exit_code(options, run, verdict);
-}
-
-int dry_run(const RunOptions& options, const Setup& setup) {
+int dry_run(const RunOptions& options, const Planned& planned) {
   if (options.json)
-    print_out(
-        "{}\n",
-        isolate::to_json(setup.plan).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    print_out("{}\n", isolate::to_json(planned.plan)
+                          .dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   else
-    print_out("{}{}", setup.machine.inventory.simulated ? "SIMULATED machine\n" : "",
-              isolate::describe(setup.plan));
+    print_out("{}{}", planned.machine.inventory.simulated ? "SIMULATED machine\n" : "",
+              isolate::describe(planned.plan));
   return 0;
 }
 
-int become_job(const RunOptions& options, const Setup& setup, const std::vector<int>& inherited,
+int become_job(const RunOptions& options, const JobSetup& setup, const std::vector<int>& inherited,
                const Status& status) {
-  if (!options.quiet && setup.plan.requested)
+  const isolate::Plan& plan = setup.confinement->plan;
+  if (!options.quiet && plan.requested)
     print_error("corral: confined by {}; not watched (--exec)\n",
-                setup.plan.layers.empty() ? setup.plan.enforced
-                                          : join(isolate::layer_texts(setup.plan), " + "));
+                plan.layers.empty() ? plan.enforced : join(isolate::layer_texts(plan), " + "));
   launch::close_on_exec_except(inherited);
-  status.started(::getpid(), setup.plan.enforced);
+  status.started(::getpid(), plan.enforced);
   return complain(launch::exec_in_place({.command = options.job,
                                          .environment = setup.environment,
-                                         .confinement = &setup.prepared}),
+                                         .confinement = &*setup.confinement}),
                   status);
 }
 
@@ -261,11 +102,11 @@ int run(const Arguments& arguments) {
   const auto options = parse_run_options(arguments);
   if (!options) return complain(options.error(), launch::kUsage);
   const Status status(options->status_fd);
-  auto setup = plan_run(*options);
+  auto planned = plan_run(*options);
+  if (!planned) return complain(cannot_set_up(planned.error()), status);
+  if (options->dry_run) return dry_run(*options, *planned);
+  auto setup = prepare(*options, *std::move(planned));
   if (!setup) return complain(cannot_set_up(setup.error()), status);
-  if (options->dry_run) return dry_run(*options, *setup);
-  if (auto prepared = prepare(*options, *setup); !prepared)
-    return complain(cannot_set_up(prepared.error()), status);
   return options->exec ? become_job(*options, *setup, inherited, status)
                        : watch_job(*options, *setup, inherited, status);
 }
