@@ -4,6 +4,7 @@
 #include <linux/bpf.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -316,17 +317,24 @@ Result<void> add_alias(Plan& plan, const Node& node, const Alias& alias) {
   return {};
 }
 
+std::string and_more(std::size_t count) {
+  return count == 0 ? "" : " and " + std::to_string(count) + " more";
+}
+
 Result<void> add_refused(Plan& plan, const std::vector<Wanted>& wanted, const Host& host) {
+  std::map<std::string, std::vector<std::string>> nodes_below;  // by folder, in the plan's order
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const RefusedFact& fact = host.refused[i];
     if (std::ranges::any_of(plan.refused,
                             [&](const RefusedNode& r) { return r.node.path == fact.node.path; }))
       continue;
     plan.refused.push_back({.node = fact.node, .why = wanted[i].why});
-    if (plan.has(Layer::landlock) && !fact.shared_folder.empty())
-      plan.notes.push_back("the job cannot make files directly in " + fact.shared_folder +
-                           ", above " + fact.node.path);
+    if (!fact.shared_folder.empty()) nodes_below[fact.shared_folder].push_back(fact.node.path);
   }
+  if (plan.has(Layer::landlock))
+    for (const auto& [folder, nodes] : nodes_below)
+      plan.notes.push_back("the job cannot make files directly in " + folder + ", above " +
+                           nodes.front() + and_more(nodes.size() - 1));
   for (const RefusedFact& fact : host.refused)
     for (const Alias& alias : fact.aliases)
       if (std::ranges::none_of(plan.refused,

@@ -2,6 +2,7 @@
 // Planning by tables: what is refused, which layers are chosen, and what is said of it.
 #include "isolate/plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/bpf.h>
 
@@ -415,6 +416,19 @@ TEST(plan, landlock_does_not_take_tmp_away_for_a_node_in_it) {
   user.refused[0].shared_folder = "/tmp";
   EXPECT_NE(refusal(request, user).find("below /tmp"), std::string::npos);
   EXPECT_EQ(planned(request, root_host(request)).enforced, "cgroup");
+}
+
+TEST(plan, says_once_for_a_folder_where_the_job_cannot_make_files) {
+  Request request;
+  request.refuse_paths = {"/var/a/node0", "/var/a/node1", "/var/b/node2", "/srv/node3"};
+  request.inventory.simulated = true;
+  Host user = user_host(request);
+  for (const std::size_t i : {0, 1, 2}) user.refused[i].shared_folder = "/var";
+  user.refused[3].shared_folder = "/srv";
+  EXPECT_THAT(planned(request, user).notes,
+              testing::ElementsAre(
+                  "the job cannot make files directly in /srv, above /srv/node3",
+                  "the job cannot make files directly in /var, above /var/a/node0 and 2 more"));
 }
 
 TEST(plan, refuse_needs_a_node) {
