@@ -76,6 +76,7 @@ void add_inits(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run
   for (const trace::Event& event : trace.inits) {
     Init init;
     init.pid = static_cast<pid_t>(trace.pid);
+    init.parent_pid = static_cast<pid_t>(trace.parent_pid);
     init.process = process_text(trace);
     init.time_s = seconds(event.monotonic_ns, start_ns);
     init.result = event.result;
@@ -123,6 +124,7 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
     context.pid = static_cast<pid_t>(trace.pid);
     context.process = process_text(trace);
     context.thread = event.tid == trace.pid ? "MainThread" : event.thread_name;
+    context.tid = static_cast<pid_t>(event.tid);
     context.rank = rank_of(trace);
     context.time_s = seconds(event.monotonic_ns, start_ns);
     context.call = event.function;

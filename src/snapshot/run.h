@@ -37,6 +37,9 @@ struct Stack {
   // How the Python frames were had: "walker 3.12", "main thread" (racy, another thread's), or why
   // there are none.
   std::string python_source;
+  // The main thread's Python frames at that time, read while it ran, for an event of another
+  // thread.
+  std::vector<PythonFrame> main_thread;
   // The Python frames are the main thread's, read while it ran: the event's own thread has none.
   bool of_main_thread = false;
 };
@@ -49,6 +52,7 @@ struct Context {
   pid_t pid = 0;
   std::string process;  // command line for people
   std::string thread;   // thread name
+  pid_t tid = 0;        // 0: unknown
   std::optional<int> rank;
   double time_s = 0;
   std::optional<double> ended_s;
@@ -68,6 +72,7 @@ struct Context {
 // One cuInit: what was known when the driver read its variables.
 struct Init {
   pid_t pid = 0;
+  pid_t parent_pid = 0;  // 0: unknown, or outside of the process's pid namespace
   std::string process;
   double time_s = 0;
   int result = 0;                              // CUresult
@@ -167,6 +172,9 @@ struct Run {
   std::vector<GpuRun> gpus;
   std::vector<Context> contexts;
   std::vector<Init> inits;
+  // The user's own files that stand in the stacks, by the key of source_key() in sources.h; files
+  // that could not be read, or changed since the job began, are absent.
+  std::map<std::string, std::string> sources;
   std::vector<Orphan> orphans;
   Coverage coverage;
   std::vector<std::string> notes;    // named degradations of corral itself

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/sources.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "base/fd.h"
+#include "base/file.h"
+#include "snapshot/from_trace.h"
+
+namespace corral::snapshot {
+namespace {
+
+constexpr std::size_t kMaxFiles = 64;
+constexpr std::size_t kMaxBytes = 256U << 10;
+
+void collect(const Run& run, pid_t pid, const std::vector<PythonFrame>& frames,
+             std::set<std::string>& keys) {
+  for (const PythonFrame& frame : frames)
+    if (is_own_code(frame.file) && frame.file.ends_with(".py") && keys.size() < kMaxFiles)
+      keys.insert(source_key(run, pid, frame.file));
+}
+
+struct Source {
+  std::string text;
+  bool changed = false;
+};
+
+// O_PATH opens nothing: a pipe would hold us, and a device node must not be touched.
+std::optional<Source> read_source(const std::string& path, std::int64_t started_realtime_ns) {
+  const auto found = open_file(path, O_PATH | O_NOFOLLOW);
+  struct stat status{};
+  if (!found || ::fstat(found->get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      static_cast<std::uint64_t>(status.st_size) > kMaxBytes)
+    return std::nullopt;
+  const std::int64_t written_ns =
+      static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
+  if (written_ns > started_realtime_ns) return Source{.text = {}, .changed = true};
+  auto text = read_file(fmt::format("/proc/self/fd/{}", found->get()), kMaxBytes);
+  if (!text) return std::nullopt;
+  return Source{.text = std::move(*text), .changed = false};
+}
+
+}  // namespace
+
+std::string source_key(const Run& run, pid_t pid, const std::string& file) {
+  if (file.starts_with('/')) return file;
+  for (const Init& init : run.inits)
+    if (init.pid == pid && !init.cwd.empty()) return init.cwd + "/" + file;
+  return file;
+}
+
+void add_sources(Run& run) {
+  std::set<std::string> keys;
+  for (const Context& context : run.contexts) {
+    collect(run, context.pid, context.stack.python, keys);
+    collect(run, context.pid, context.stack.main_thread, keys);
+  }
+  for (const Init& init : run.inits) collect(run, init.pid, init.stack.python, keys);
+  for (const std::string& key : keys) {
+    if (!key.starts_with('/')) continue;
+    auto source = read_source(key, run.started_realtime_ns);
+    if (!source) continue;
+    if (source->changed)
+      run.remarks.push_back(fmt::format("{} was written after the job began: not read", key));
+    else
+      run.sources.emplace(key, std::move(source->text));
+  }
+}
+
+}  // namespace corral::snapshot
