@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests that need two NVIDIA GPUs, root and a Python with torch.
 #
-#   tests/gpu/run.sh [PART…]     PART: holes launch frameworks cases resnet attribution; default: all of them
+#   tests/gpu/run.sh [PART…]     PART: holes launch frameworks cases resnet attribution overhead; default: all of them
 #
 # Each part writes a page of its numbers and its entry in results.json to $OUT, or to
-# build/gpu-results; seven files in all. CORRAL names the program, build/release/corral otherwise. CORRAL_GPU_LIMIT_S is the time for all
+# build/gpu-results; eight files in all. CORRAL names the program, build/release/corral otherwise. CORRAL_GPU_LIMIT_S is the time for all
 # parts together; a part that has none left is a failure. Options for one part, as in its --help:
 # RESNET_OPTIONS='--pairs 2' tests/gpu/run.sh resnet, and likewise for the others.
 set -u
@@ -30,6 +30,7 @@ part_program() {
     cases) echo cases_confined.py 540 ;;
     resnet) echo resnet.py 560 ;;
     attribution) echo attribution.py 300 ;;
+    overhead) echo overhead.py 420 ;;
     *) return 1 ;;
   esac
 }
@@ -47,12 +48,13 @@ part_options() {
     cases) echo "${CASES_OPTIONS:-}" ;;
     resnet) echo "${RESNET_OPTIONS:-}" ;;
     attribution) echo "${ATTRIBUTION_OPTIONS:-}" ;;
+    overhead) echo "${OVERHEAD_OPTIONS:-}" ;;
   esac
 }
 
-[ $# -gt 0 ] || set -- holes launch frameworks cases resnet attribution
+[ $# -gt 0 ] || set -- holes launch frameworks cases resnet attribution overhead
 for part in "$@"; do
-  part_program "$part" >/dev/null || die "no part $part; there are: holes launch frameworks cases resnet attribution"
+  part_program "$part" >/dev/null || die "no part $part; there are: holes launch frameworks cases resnet attribution overhead"
 done
 [ -x "$CORRAL" ] || die "$CORRAL: not there or not executable; build it with ./dev build, or name it in CORRAL"
 [ -e /proc/driver/nvidia/version ] || [ -n "${CORRAL_SIM:-}" ] || die "this machine has no NVIDIA driver"
