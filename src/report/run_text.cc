@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/text.h"
+#include "report/context_lines.h"
 #include "report/run_summary.h"
+#include "report/text_writer.h"
+#include "rules/expectation.h"
 
 namespace corral::report {
 namespace {
@@ -17,39 +19,8 @@ using rules::Severity;
 using snapshot::GpuRun;
 using snapshot::Run;
 
-constexpr std::size_t kMaxFindings = 8;  // more of them are in the JSON report
-
-class Writer {
- public:
-  Writer(const Run& run, TextStyle style)
-      : prefix_(run.simulated ? "corral (SIMULATED): " : "corral: "), style_(style) {}
-
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    out_ += prefix_;
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
-    out_ += '\n';
-  }
-  template <class... Args>
-  void detail(fmt::format_string<Args...> format, Args&&... args) {
-    out_ += "    ";
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
-    out_ += '\n';
-  }
-  std::string strong(std::string_view text, std::string_view sgr) const {
-    return style_.color ? fmt::format("\x1b[{}m{}\x1b[0m", sgr, text) : std::string(text);
-  }
-  std::string take() { return std::move(out_); }
-
- private:
-  std::string prefix_;
-  TextStyle style_;
-  std::string out_;
-};
-
-constexpr std::string_view kRed = "1;31";
-constexpr std::string_view kYellow = "33";
-constexpr std::string_view kGreen = "32";
+constexpr std::size_t kMaxFindings = 8;   // more of them are in the JSON report
+constexpr std::size_t kMaxNotJudged = 4;  // likewise
 
 std::uint64_t mib(std::uint64_t bytes) { return bytes >> 20; }
 
@@ -81,7 +52,7 @@ std::string given(const Run& run) {
   return gpus.empty() ? "no GPU given" : fmt::format("given GPU {}", ranges(gpus));
 }
 
-std::string plain_promise(const Run& run, const Writer& w) {
+std::string plain_promise(const Run& run, const TextWriter& w) {
   const snapshot::Confinement& c = run.confinement;
   if (!c.requested && c.nothing_to_refuse) return "watched only: no GPU was refused (see --gpus)";
   if (c.nothing_to_refuse) return given(run) + "; there was nothing to refuse";
@@ -97,6 +68,22 @@ std::string plain_promise(const Run& run, const Writer& w) {
                      w.strong("could not", kGreen), join_and(what),
                      c.layers.empty() ? c.enforced : join(c.layers, " + "),
                      c.tight ? ", tight" : "", c.as_root ? ", as root" : "");
+}
+
+// What is claimed of a job that was only watched.
+std::string expectation_words(const Run& run) {
+  using Kind = snapshot::Expectation::Kind;
+  std::string text = "traced, nothing was confined";
+  const std::vector<unsigned> gpus = indices(run, true);
+  if (run.expectation.kind == Kind::rank) text += "; expected each rank on its own GPU";
+  if (run.expectation.kind == Kind::gpus)
+    text += gpus.empty() ? "; expected no GPU" : fmt::format("; expected GPU {}", ranges(gpus));
+  if (run.expectation.denied) text += ", contexts elsewhere were refused inside the job (--deny)";
+  return text;
+}
+
+bool has_selection(const Run& run) {
+  return run.confinement.requested || run.expectation.kind == snapshot::Expectation::Kind::gpus;
 }
 
 std::string watts(const GpuNumbers& n) {
@@ -122,20 +109,20 @@ std::string trouble(const GpuRun& gpu) {
 
 // What is said of a GPU that nobody was seen on. Only what the kernel refused is called untouched:
 // without it, a process that lived for a moment may have been there.
-std::string quiet_words(const Run& run, const Writer& w) {
-  if (!run.confinement.requested) return "no use seen";
+std::string quiet_words(const Run& run, const TextWriter& w) {
+  if (!has_selection(run)) return "no use seen";
   return run.confinement.enforced == "none" ? "no touch seen" : w.strong("untouched", kGreen);
 }
 
-std::string state_words(const Run& run, const GpuRun& gpu, const Writer& w) {
-  if (gpu.allowed && run.confinement.requested) return "given";
+std::string state_words(const Run& run, const GpuRun& gpu, const TextWriter& w) {
+  if (gpu.allowed && has_selection(run)) return run.traced ? "expected" : "given";
   const std::optional<bool> used = touched(run, gpu);
   if (!used) return w.strong("not checked", kYellow);
   if (!*used) return quiet_words(run, w);
-  return run.confinement.requested ? w.strong("TOUCHED", kRed) : "used";
+  return has_selection(run) ? w.strong("TOUCHED", kRed) : "used";
 }
 
-void gpu_line(const Run& run, const GpuRun& gpu, Writer& w) {
+void gpu_line(const Run& run, const GpuRun& gpu, TextWriter& w) {
   const GpuNumbers n = numbers(run, gpu);
   const std::string peak = gpu.job_memory_peak_bytes.value_or(0) > 0
                                ? fmt::format(", job peak {} MiB", mib(*gpu.job_memory_peak_bytes))
@@ -145,7 +132,7 @@ void gpu_line(const Run& run, const GpuRun& gpu, Writer& w) {
 }
 
 // On a machine of many GPUs the untouched ones share a line.
-void untouched_line(const Run& run, const std::vector<const GpuRun*>& gpus, Writer& w) {
+void untouched_line(const Run& run, const std::vector<const GpuRun*>& gpus, TextWriter& w) {
   std::vector<unsigned> numbers_of;
   std::uint64_t swing = 0;
   bool memory_known = true;
@@ -161,7 +148,7 @@ void untouched_line(const Run& run, const std::vector<const GpuRun*>& gpus, Writ
          memory_known ? fmt::format("memory swing at most {} MiB", mib(swing)) : "memory unknown");
 }
 
-void gpu_lines(const Run& run, Writer& w) {
+void gpu_lines(const Run& run, TextWriter& w) {
   std::vector<const GpuRun*> quiet;
   for (const GpuRun& gpu : run.gpus)
     if (!gpu.allowed && touched(run, gpu) == false && gpu.state.empty() && gpu.contexts)
@@ -172,7 +159,7 @@ void gpu_lines(const Run& run, Writer& w) {
     if (!together || std::ranges::find(quiet, &gpu) == quiet.end()) gpu_line(run, gpu, w);
 }
 
-void finding_lines(const Finding& finding, bool verbose, Writer& w) {
+void finding_lines(const Finding& finding, bool verbose, TextWriter& w) {
   const std::string_view sgr = finding.severity == Severity::error ? kRed : kYellow;
   w.line("{}: {} [{}]", w.strong(rules::name(finding.severity), sgr), printable(finding.title),
          finding.id);
@@ -188,7 +175,7 @@ bool same_fault(const Finding& a, const Finding& b) {
   return a.id == b.id && a.gpu == b.gpu && a.evidence == b.evidence;
 }
 
-void findings(const rules::Verdict& verdict, TextStyle style, Writer& w) {
+void findings(const rules::Verdict& verdict, TextStyle style, TextWriter& w) {
   std::size_t shown = 0;
   std::size_t same = 0;
   const Finding* last = nullptr;
@@ -213,27 +200,39 @@ void findings(const rules::Verdict& verdict, TextStyle style, Writer& w) {
   flush();
 }
 
+// Who could not be judged is part of the verdict: silence would say that all were right.
+void not_judged(const rules::Verdict& verdict, TextStyle style, TextWriter& w) {
+  std::size_t count = 0;
+  for (const rules::NotChecked& entry : verdict.not_checked)
+    if (entry.id == rules::kExpectRank && (++count <= kMaxNotJudged || style.verbose))
+      w.line("not checked: {}", printable(entry.why));
+  if (count > kMaxNotJudged && !style.verbose)
+    w.detail("… and {} more processes: see --report FILE, or -v", count - kMaxNotJudged);
+}
+
 }  // namespace
 
 std::string run_text(const Run& run, const rules::Verdict& verdict, TextStyle style) {
-  Writer w(run, style);
+  TextWriter w(run, style);
   w.line("{} {} after {:.1f} s; {}",
          printable(run.command.empty() ? "the job" : run.command.front()), exit_words(run.exit),
-         run.duration_s, plain_promise(run, w));
+         run.duration_s, run.traced ? expectation_words(run) : plain_promise(run, w));
   gpu_lines(run, w);
+  if (run.traced) context_lines(run, style, w);
   for (const std::string& hole : run.confinement.not_covered)
     w.line("not covered: {}", printable(hole));
   if (style.verbose)
     for (const std::string& limit : run.confinement.general_limits)
       w.line("not covered: {}", limit);
   findings(verdict, style, w);
+  not_judged(verdict, style, w);
   if (run.coverage.records_lost > 0)
     w.line("{} trace records were lost", run.coverage.records_lost);
   for (const std::string& note : run.notes) w.line("note: {}", printable(note));
   if (!style.verbose) return w.take();
   for (const std::string& remark : run.remarks) w.line("note: {}", printable(remark));
   for (const rules::NotChecked& rule : verdict.not_checked)
-    w.line("not checked: {}: {}", rule.id, rule.why);
+    if (rule.id != rules::kExpectRank) w.line("not checked: {}: {}", rule.id, printable(rule.why));
   return w.take();
 }
 
