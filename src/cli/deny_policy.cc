@@ -8,6 +8,7 @@ namespace corral::cli {
 std::string deny_policy(const snapshot::Run& run) {
   const bool by_rank = run.expectation.kind == snapshot::Expectation::Kind::rank;
   std::string text = by_rank ? "rank" : "gpus";
+  if (run.simulated) text += ";simulated";
   for (const snapshot::GpuRun& gpu : run.gpus) {
     const auto add = [&](const std::string& uuid) {
       if (!uuid.empty())

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "trace/own_code.h"
 
 namespace corral::snapshot {
 namespace {
@@ -140,34 +141,13 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
 
 }  // namespace
 
-namespace {
-
-// Text that was executed without a file: a program given with -c or typed in, and also what
-// libraries generate.
-bool is_text(std::string_view file) { return file == "<string>" || file == "<stdin>"; }
-
-}  // namespace
-
-bool is_own_code(std::string_view file) {
-  if (file.starts_with('<'))  // "<frozen importlib._bootstrap>", "<__array_function__ internals>"
-    return is_text(file) || file.starts_with("<ipython-input");
-  for (const std::string_view part : {"/site-packages/", "/dist-packages/"})
-    if (file.find(part) != std::string_view::npos) return false;
-  // The standard library: …/lib/python3.12/threading.py, …/lib/python312.zip/….
-  for (const std::string_view part : {"/lib/python", "/lib64/python"}) {
-    const std::size_t at = file.find(part);
-    if (at == std::string_view::npos) continue;
-    const std::string_view rest = file.substr(at + part.size());
-    if (!rest.empty() && rest.front() >= '0' && rest.front() <= '9') return false;
-  }
-  return true;
-}
+bool is_own_code(std::string_view file) { return trace::is_own_code(file.data(), file.size()); }
 
 std::optional<PythonFrame> culprit_of(std::span<const PythonFrame> innermost_first) {
   const PythonFrame* text = nullptr;
   for (const PythonFrame& frame : innermost_first) {
     if (!is_own_code(frame.file)) continue;
-    if (!is_text(frame.file)) return frame;
+    if (!trace::is_code_text(frame.file.data(), frame.file.size())) return frame;
     if (text == nullptr) text = &frame;
   }
   if (text != nullptr) return *text;
