@@ -38,6 +38,8 @@ class RecordBuilder {
   void native_frames(const wire::NativeFrameData* frames, size_t count);
 
   uint32_t room() const { return capacity_ - used_; }
+  // Drops all fields that were added since size() was `size`.
+  void rewind(uint32_t size) { used_ = size; }
   // Completes the header; the record is then `size()` bytes at the buffer.
   void finish();
   const char* data() const { return buffer_; }

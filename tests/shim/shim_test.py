@@ -428,106 +428,14 @@ class Trouble(ShimTest):
             self.assert_same(*situation)
 
 
-INTERPRETERS = ["python3.8", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13"]
-
-
-def interpreter(name):
-    """The interpreter of that version, from PATH or from pyenv's folder; None when there is none."""
-    version = name.removeprefix("python")
-    candidates = [shutil.which(name)]
-    candidates += sorted(pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))
-    for candidate in candidates:
-        if candidate is None:
-            continue
-        probe = subprocess.run([str(candidate), "-c", "import sys, ctypes; print('%d.%d' % sys.version_info[:2])"],
-                               capture_output=True, text=True, check=False)
-        if probe.stdout.strip() == version:
-            return str(candidate)
-    return None
-
-
-def kept(file):
-    """A file name as the trace keeps it: bytes that Python could not decode as they were (the dump
-    shows each as U+FFFD), and the last 512 bytes of a long one."""
-    text = os.fsencode(file).decode("utf-8", "replace") if "\udc80" <= max(file) <= "\udcff" else file
-    return text
-
-
-class Python(ShimTest):
-    """Stacks are what the interpreter itself says."""
-
-    def compare(self, name):
-        python = interpreter(name)
-        if python is None:
-            self.skip(name, "not installed")
-        script = self.folder / "ünï_模型_😀.py"
-        shutil.copy(SOURCE / "tests/shim/programs/stacks.py", script)
-        result = self.run_job(python, script, env={"PYTHONUTF8": "1", "LC_ALL": "C.UTF-8"})
-        self.assertEqual((result.returncode, result.stderr), (0, b""))
-        expected = json.loads(result.stdout)
-        contexts = made(self.one_trace())
-        self.assertEqual(len(contexts), len(expected))
-        self.assertGreater(len(contexts), 30)
-        for context, stack in zip(contexts, expected):
-            self.assertEqual(context["source"], "walker " + name.removeprefix("python"))
-            omitted = max(0, len(stack) - 64)
-            self.assertEqual(context["omitted"], omitted)
-            if omitted:
-                stack = stack[:56] + stack[-8:]
-            for got, want in zip(context["python"], stack):
-                self.assertEqual(got[1:], want[1:])
-                self.assertTrue(kept(want[0]).endswith(got[0]) and len(got[0]) > 0, (got, want))
-                if len(want[0].encode("utf-8", "replace")) <= 128:
-                    self.assertEqual(got[0], kept(want[0]))
-            self.assertEqual(len(context["python"]), len(stack))
-
-    def test_a_thread_without_python_says_so(self):
-        script = ("import ctypes\n"
-                  "assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0\n"
-                  f"assert ctypes.CDLL('{HERE}/libnative_thread.so').make_on_native_thread() == 0\n")
-        result = self.run_job(sys.executable, "-c", script)
-        self.assertEqual((result.returncode, result.stderr), (0, b""))
-        context = made(self.one_trace())[0]
-        self.assertEqual((context["python"], context["source"]),
-                         ([], "no Python state on this thread"))
-        self.assertIn(f"{HERE}/libnative_thread.so", [path for path, _ in context["native"]])
-
-    def test_an_unknown_version_is_refused(self):
-        result = self.run_job(HERE / "fake_python", "3.99")
-        self.assertEqual(result.returncode, 0)
-        context = made(self.one_trace())[0]
-        self.assertEqual((context["python"], context["source"]),
-                         ([], "Python 3.99: layout unknown"))
-
-    def test_a_wrong_layout_is_refused_and_does_not_crash(self):
-        for minor in (8, 9, 10, 11, 12, 13):
-            shutil.rmtree(self.trace)
-            self.trace.mkdir()
-            result = self.run_job(HERE / "fake_python", f"3.{minor}")
-            self.assertEqual(result.returncode, 0)
-            context = made(self.one_trace())[0]
-            self.assertEqual(context["python"], [])
-            self.assertRegex(context["source"], rf"^Python 3\.{minor}: ")
-            self.assertTrue(context["native"])
-
-    def test_a_program_without_python_says_so(self):
-        self.client("use", "libcuda.so.1")
-        self.assertEqual(made(self.one_trace())[0]["source"], "no interpreter")
-
-
-def add_versions():
-    for name in INTERPRETERS:
-        def test(self, name=name):
-            self.compare(name)
-        setattr(Python, "test_stacks_of_" + name.replace(".", "_"), test)
-
-
-add_versions()
-
-if __name__ == "__main__":
-    names = sys.argv[1:] or None
-    program = unittest.main(argv=[sys.argv[0], *(names or [])], exit=False, verbosity=1)
+def run_tests(module):
+    """Runs the named classes; 77 when all was skipped."""
+    program = unittest.main(module=module, argv=[sys.argv[0], *sys.argv[1:]], exit=False, verbosity=1)
     result = program.result
     if not result.wasSuccessful():
         sys.exit(1)
     sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)
+
+
+if __name__ == "__main__":
+    run_tests("__main__")
