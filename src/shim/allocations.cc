@@ -10,6 +10,10 @@ namespace {
 
 constexpr uint32_t kMaxAllocationEvents = 4096;
 
+// In the tables, beside the device: managed memory is counted apart.
+constexpr uint64_t kManaged = 0x40;
+static_assert(wire::kMaxDevices <= kManaged && kManaged < kDeviceMask);
+
 void add(uint64_t& counter, uint64_t value) {
   __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
 }
@@ -26,31 +30,58 @@ bool track(State& state, MemoryKind kind, uint64_t key, uint64_t value) {
                                      : state.handles.insert(key, value);
 }
 
-__attribute__((noinline)) void allocation_event(State& state, const char* function, CUdevice device,
-                                                uint64_t bytes, bool first) {
+// Whoever makes it true for the first time is told so.
+bool first_time(int& seen) {
+  return !__atomic_load_n(&seen, __ATOMIC_RELAXED) &&
+         !__atomic_exchange_n(&seen, 1, __ATOMIC_ACQ_REL);
+}
+
+void use_slot(State& state, const wire::DeviceId& id) {
+  wire::DeviceId& slot = state.counters->devices[id.ordinal].device;
+  if (__atomic_load_n(&slot.flags, __ATOMIC_ACQUIRE) & wire::kDeviceInUse) return;
+  slot.ordinal = id.ordinal;
+  memcpy(slot.uuid, id.uuid, sizeof slot.uuid);
+  memcpy(slot.pci, id.pci, sizeof slot.pci);
+  __atomic_store_n(&slot.flags, id.flags | wire::kDeviceInUse, __ATOMIC_RELEASE);
+}
+
+// `flags` tells the kind, and whether it is the first of it on that device.
+void allocation_event(State& state, const char* function, CUdevice device, uint64_t bytes,
+                      uint32_t flags) {
   const KeepErrno keep;
+  const bool first = flags & wire::kAllocationFirst;
   const wire::DeviceId id = device_id(state, device);
-  if (first) {
-    wire::DeviceId& slot = state.counters->devices[device].device;
-    slot.ordinal = id.ordinal;
-    memcpy(slot.uuid, id.uuid, sizeof slot.uuid);
-    memcpy(slot.pci, id.pci, sizeof slot.pci);
-    __atomic_store_n(&slot.flags, id.flags | wire::kDeviceInUse, __ATOMIC_RELEASE);
-  } else if (!within(state, state.allocation_events, kMaxAllocationEvents)) {
-    return;
+  if (known_device(state, device) != nullptr) use_slot(state, id);
+  if (bytes >= wire::kLargeAllocationBytes) flags |= wire::kAllocationLarge;
+  if (!first && !within(state, state.allocation_events, kMaxAllocationEvents)) return;
+  {
+    EventRecord event(state, wire::kAllocation);
+    if (!event) return;
+    event.builder().payload(
+        wire::AllocationPayload{.device = id, .bytes = bytes, .result = kSuccess, .flags = flags});
+    event.text(wire::kFunction, function);
+    event.thread_name();
+    event.stack();
+    event.write();
   }
-  EventRecord event(state, wire::kAllocation);
-  if (!event) return;
-  const bool large = bytes >= wire::kLargeAllocationBytes;
-  event.builder().payload(wire::AllocationPayload{
-      .device = id,
-      .bytes = bytes,
-      .result = kSuccess,
-      .flags = (first ? wire::kAllocationFirst : 0) | (large ? wire::kAllocationLarge : 0)});
-  event.text(wire::kFunction, function);
-  event.thread_name();
-  event.stack();
-  event.write();
+  look_for_unseen_contexts();
+}
+
+// One allocation in thousands comes here.
+__attribute__((noinline)) void seldom(State& state, const char* function, CUdevice device,
+                                      uint64_t bytes, bool first) {
+  if (first || bytes >= wire::kLargeAllocationBytes) {
+    allocation_event(state, function, device, bytes, first ? wire::kAllocationFirst : 0);
+  } else {
+    look_for_unseen_contexts();
+  }
+}
+
+// Known when it is freed, and in no device's numbers.
+__attribute__((noinline)) void remember_only(State& state, MemoryKind kind, uint64_t key,
+                                             CUdevice device) {
+  if (device != kNoDevice) add(state.counters->unknown_device, 1);
+  track(state, kind, key, kDeviceMask);
 }
 
 }  // namespace
@@ -59,23 +90,68 @@ void allocated(const char* function, MemoryKind kind, uint64_t key, uint64_t byt
                CUdevice device) {
   State* const state = ready_state();
   if (state == nullptr) return;
-  Device* const known = known_device(*state, device);
-  if (known == nullptr) {
-    add(state->counters->unknown_device, 1);
+  if (__builtin_expect(known_device(*state, device) == nullptr, 0)) {
+    remember_only(*state, kind, key, device);
     return;
   }
   wire::DeviceCounters& counters = state->counters->devices[device];
-  add(counters.allocations, 1);
+  const uint64_t number = __atomic_add_fetch(&counters.allocations, 1, __ATOMIC_RELAXED);
   if (track(*state, kind, key, with_device(bytes, device))) {
     raise_peak(counters, __atomic_add_fetch(&counters.bytes_now, bytes, __ATOMIC_RELAXED));
   } else {
     add(counters.untracked, 1);
   }
-  const bool first = __builtin_expect(!__atomic_load_n(&known->first_seen, __ATOMIC_RELAXED), 0) &&
-                     !__atomic_exchange_n(&known->first_seen, 1, __ATOMIC_ACQ_REL);
-  if (first || __builtin_expect(bytes >= wire::kLargeAllocationBytes, 0)) {
-    allocation_event(*state, function, device, bytes, first);
+  if (__builtin_expect(
+          number == 1 || number % kLookInterval == 0 || bytes >= wire::kLargeAllocationBytes, 0)) {
+    seldom(*state, function, device, bytes, number == 1);
   }
+}
+
+void allocated_of_unknown_size(const char* function, MemoryKind kind, uint64_t key,
+                               CUdevice device) {
+  allocated(function, kind, key, 0, device);
+  State* const state = ready_state();
+  if (state == nullptr || known_device(*state, device) == nullptr) return;
+  add(state->counters->devices[device].untracked, 1);
+}
+
+void allocated_managed(const char* function, CUdeviceptr address, uint64_t bytes, CUdevice device) {
+  State* const state = ready_state();
+  if (state == nullptr) return;
+  Device* const known = known_device(*state, device);
+  if (known == nullptr) {
+    remember_only(*state, MemoryKind::address, address, device);
+    return;
+  }
+  if (track(*state, MemoryKind::address, address, with_device(bytes, device) | kManaged)) {
+    add(state->counters->devices[device].managed_now, bytes);
+  }
+  const bool first = first_time(known->managed_seen);
+  if (!first && bytes < wire::kLargeAllocationBytes) return;
+  allocation_event(*state, function, device, bytes,
+                   wire::kAllocationManaged | (first ? wire::kAllocationFirst : 0));
+}
+
+void opened_shared(const char* function, uint64_t bytes, CUdevice device) {
+  State* const state = ready_state();
+  if (state == nullptr) return;
+  Device* const known = known_device(*state, device);
+  if (known != nullptr) add(state->counters->devices[device].shared, 1);
+  if (!first_time(known != nullptr ? known->shared_seen : state->unknown_shared_seen)) return;
+  allocation_event(*state, function, device, bytes,
+                   wire::kAllocationShared | wire::kAllocationFirst);
+}
+
+void graph_node_added(const char* function, uint64_t bytes, CUdevice device) {
+  State* const state = ready_state();
+  if (state == nullptr) return;
+  Device* const known = known_device(*state, device);
+  if (known == nullptr) return;
+  add(state->counters->devices[device].graph_nodes, 1);
+  const bool first = first_time(known->graph_seen);
+  if (!first && bytes < wire::kLargeAllocationBytes) return;
+  allocation_event(*state, function, device, bytes,
+                   wire::kAllocationGraph | (first ? wire::kAllocationFirst : 0));
 }
 
 Freeing begin_free(MemoryKind kind, uint64_t key) {
@@ -86,6 +162,16 @@ Freeing begin_free(MemoryKind kind, uint64_t key) {
                                               : state->handles.take(key, freeing.value);
   return freeing;
 }
+
+namespace {
+
+__attribute__((noinline)) void end_uncounted(State& state, uint64_t value) {
+  if ((value & kDeviceMask) == kDeviceMask) return;
+  add(state.counters->devices[(value & kDeviceMask) - kManaged].managed_now,
+      -(value >> kDeviceBits));
+}
+
+}  // namespace
 
 void end_free(const Freeing& freeing, CUresult result) {
   State* const state = ready_state();
@@ -98,7 +184,12 @@ void end_free(const Freeing& freeing, CUresult result) {
     track(*state, freeing.kind, freeing.key, freeing.value);
     return;
   }
-  wire::DeviceCounters& counters = state->counters->devices[device_in(freeing.value)];
+  const uint64_t device = freeing.value & kDeviceMask;
+  if (__builtin_expect(device >= wire::kMaxDevices, 0)) {
+    end_uncounted(*state, freeing.value);
+    return;
+  }
+  wire::DeviceCounters& counters = state->counters->devices[device];
   add(counters.frees, 1);
   add(counters.bytes_now, -(freeing.value >> kDeviceBits));
 }

@@ -21,8 +21,8 @@
 #include <string.h>
 
 #include "shim/device.h"
-#include "shim/environment.h"
 #include "shim/event_record.h"
+#include "shim/kept_variables.h"
 #include "shim/state.h"
 
 namespace corral::shim {
@@ -30,32 +30,6 @@ namespace {
 
 constexpr uint32_t kMaxInitFailures = 16;
 constexpr uint32_t kMaxContextFailures = 64;
-constexpr size_t kVariableBytes = 128;  // of the rank variables
-
-Variable visible_variable(char* buffer) {
-  return {.name = "CUDA_VISIBLE_DEVICES",
-          .value = buffer,
-          .capacity = kVisibleBytes,
-          .bytes = 0,
-          .set = false,
-          .cut = false};
-}
-
-// Adds CUDA_VISIBLE_DEVICES when it is not what it was when the driver read it.
-void add_changed_variable(State& state, EventRecord& event) {
-  if (__atomic_load_n(&state.init_phase, __ATOMIC_ACQUIRE) != kInitDone) return;
-  const uint64_t mark = environment_mark();
-  if (__atomic_load_n(&state.environment, __ATOMIC_RELAXED) == mark) return;
-  char buffer[kVisibleBytes];
-  Variable now = visible_variable(buffer);
-  read_variables(&now, 1);
-  if (now.set == (state.visible_set != 0) && now.bytes == state.visible_bytes &&
-      memcmp(buffer, state.visible, now.bytes) == 0) {
-    __atomic_store_n(&state.environment, mark, __ATOMIC_RELAXED);
-  } else {
-    event.variable(now);
-  }
-}
 
 void write_context(State& state, wire::Kind kind, const char* function, wire::DeviceId device,
                    uint64_t context, CUresult result, uint32_t flags) {
@@ -66,13 +40,40 @@ void write_context(State& state, wire::Kind kind, const char* function, wire::De
   event.text(wire::kFunction, function);
   event.thread_name();
   if (kind == wire::kContextMade) {
-    add_changed_variable(state, event);
+    add_what_changed(state, event);
     event.stack();
   }
   event.write();
 }
 
 }  // namespace
+
+namespace {
+
+// In place of the handle of a primary context that was found by asking.
+constexpr uint64_t kUnseenContext = 1;
+
+void begin_making(State& state) { __atomic_fetch_add(&state.making, 1, __ATOMIC_SEQ_CST); }
+
+void end_making(State& state) {
+  uint32_t making = __atomic_load_n(&state.making, __ATOMIC_SEQ_CST);
+  // 0: we are in a child of fork, which began with an empty state in the middle of a call.
+  while (making != 0 && !__atomic_compare_exchange_n(&state.making, &making, making - 1, false,
+                                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+}
+
+}  // namespace
+
+MakingContext::MakingContext() {
+  const KeepErrno keep;
+  if (State* const state = ready_state()) begin_making(*state);
+}
+
+MakingContext::~MakingContext() {
+  const KeepErrno keep;
+  if (State* const state = ready_state()) end_making(*state);
+}
 
 bool begin_init() {
   const KeepErrno keep;
@@ -83,10 +84,7 @@ bool begin_init() {
                                    __ATOMIC_ACQUIRE)) {
     return false;
   }
-  Variable now = visible_variable(state->visible);
-  read_variables(&now, 1);
-  state->visible_set = now.set;
-  state->visible_bytes = static_cast<uint32_t>(now.bytes);
+  keep_variables(*state);
   return true;
 }
 
@@ -96,28 +94,7 @@ void write_init(State& state, CUresult result) {
   EventRecord event(state, wire::kInit);
   if (!event) return;
   event.builder().payload(wire::InitPayload{.result = result, .flags = 0});
-  Variable visible = visible_variable(state.visible);
-  visible.set = state.visible_set != 0;
-  visible.bytes = state.visible_bytes;
-  visible.cut = visible.bytes == kVisibleBytes;
-  event.variable(visible);
-  // These are not the driver's to change, so that reading them now is as good as before.
-  constexpr size_t kCount = 6;
-  const char* const names[kCount] = {
-      "CUDA_DEVICE_ORDER",          "LOCAL_RANK",     "RANK", "SLURM_LOCALID",
-      "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
-  char values[kCount][kVariableBytes];
-  Variable variables[kCount];
-  for (size_t i = 0; i < kCount; ++i) {
-    variables[i] = {.name = names[i],
-                    .value = values[i],
-                    .capacity = sizeof values[i],
-                    .bytes = 0,
-                    .set = false,
-                    .cut = false};
-  }
-  read_variables(variables, kCount);
-  for (const Variable& variable : variables) event.variable(variable);
+  add_kept_variables(state, event);
   event.thread_name();
   event.stack();
   event.write();
@@ -151,6 +128,7 @@ void context_made(const char* function, CUdevice device, const void* context, CU
   }
   write_context(*state, wire::kContextMade, function, device_id(*state, device), number, result,
                 flags);
+  look_for_unseen_contexts();
 }
 
 EndingContext begin_ending(const void* context) {
@@ -186,6 +164,8 @@ Retain begin_retain(CUdevice device) {
     return retain;
   }
   const KeepErrno keep;
+  begin_making(*state);
+  __atomic_fetch_add(&state->retains_begun, 1, __ATOMIC_SEQ_CST);
   // Before the driver is initialised it answers with an error, and the retain will too.
   retain.active = primary_is_active(device, false);
   return retain;
@@ -198,17 +178,18 @@ void end_retain(const char* function, CUdevice device, const Retain& retain, con
   State* const state = ready_state();
   if (state == nullptr) return;
   uint32_t flags = wire::kContextPrimary;
+  bool told = false;
   if (result == kSuccess) {
     Device* const known = known_device(*state, device);
     // Of threads that retain at once, one tells.
     uint64_t none = 0;
-    if (known != nullptr &&
-        !__atomic_compare_exchange_n(&known->primary, &none, reinterpret_cast<uint64_t>(context),
-                                     false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-      return;
-    }
+    told = known != nullptr &&
+           !__atomic_compare_exchange_n(&known->primary, &none, reinterpret_cast<uint64_t>(context),
+                                        false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
     if (retain.active) flags |= wire::kContextFound;
   }
+  end_making(*state);
+  if (told) return;
   context_made(function, device, context, result, flags);
 }
 
@@ -221,8 +202,33 @@ void primary_released(const char* function, CUdevice device) {
   if (primary_is_active(device, true)) return;
   const uint64_t context = __atomic_exchange_n(&known->primary, uint64_t{0}, __ATOMIC_ACQ_REL);
   if (context == 0) return;
-  write_context(*state, wire::kContextEnded, function, device_id(*state, device), context, kSuccess,
-                wire::kContextPrimary);
+  write_context(*state, wire::kContextEnded, function, device_id(*state, device),
+                context == kUnseenContext ? 0 : context, kSuccess, wire::kContextPrimary);
+}
+
+void look_for_unseen_contexts() {
+  const KeepErrno keep;
+  State* const state = ready_state();
+  if (state == nullptr || __atomic_load_n(&state->init_phase, __ATOMIC_ACQUIRE) != kInitDone)
+    return;
+  // Whoever activates one through a hook meanwhile is seen here, before or after the driver's word.
+  const uint32_t begun = __atomic_load_n(&state->retains_begun, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&state->making, __ATOMIC_SEQ_CST) != 0) return;
+  const CUdevice count = device_count(*state);
+  for (CUdevice device = 0; device < count; ++device) {
+    uint64_t& primary = state->devices[device].primary;
+    if (__atomic_load_n(&primary, __ATOMIC_SEQ_CST) != 0) continue;
+    if (!primary_is_active(device, false)) continue;
+    if (__atomic_load_n(&state->retains_begun, __ATOMIC_SEQ_CST) != begun) return;
+    uint64_t none = 0;
+    if (!__atomic_compare_exchange_n(&primary, &none, kUnseenContext, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST)) {
+      continue;
+    }
+    write_context(*state, wire::kContextMade, "cuDevicePrimaryCtxGetState",
+                  device_id(*state, device), 0, kSuccess,
+                  wire::kContextPrimary | wire::kContextFound);
+  }
 }
 
 CUdevice device_of_context(const void* context) {

@@ -31,12 +31,15 @@ inline Device* known_device(State& state, CUdevice ordinal) {
 // Kept from the first time that the driver tells it.
 wire::DeviceId device_id(State& state, CUdevice ordinal);
 
+// How many there are, at most wire::kMaxDevices; 0 before cuInit.
+CUdevice device_count(State& state);
+
 // Whether the device's primary context is active; `otherwise` when the driver does not tell.
 bool primary_is_active(CUdevice device, bool otherwise);
 
 // In the tables of contexts and allocations one number holds a device and something else.
 constexpr unsigned kDeviceBits = 8;
-constexpr uint64_t kDeviceMask = (1U << kDeviceBits) - 1;  // all ones: unknown device
+constexpr uint64_t kDeviceMask = (1U << kDeviceBits) - 1;  // all ones: unknown, or no device
 
 inline uint64_t with_device(uint64_t value, CUdevice device) {
   const uint64_t low = device < 0 || device >= static_cast<CUdevice>(wire::kMaxDevices)

@@ -15,6 +15,7 @@ struct Hook {
   const char* name;  // exported symbol: "cuMemAlloc_v2"
   const char* base;  // name without version, as cuGetProcAddress is asked: "cuMemAlloc"
   int since;         // CUDA version in which this form appeared, as cuGetProcAddress is asked: 3020
+  uint64_t stream;   // kLegacyStream or kPerThreadStream: the flags that bring this form
   void* wrapper;     // ours
   void* original;    // the driver's: null: not looked up yet, kAbsent: the driver has none
   void* answer;      // what cuGetProcAddress answers for base and since; likewise
@@ -41,12 +42,20 @@ void* driver_function(const char* name);
 
 }  // namespace corral::shim
 
-#define CORRAL_HOOK(function, base, since)                                             \
-  static ::corral::shim::Hook hook_of_##function = {                                   \
-      #function, base, since, reinterpret_cast<void*>(&::function), nullptr, nullptr}; \
-  __attribute__((section("corral_hooks"), used,                                        \
-                 retain)) static ::corral::shim::Hook* const entry_of_##function =     \
+#define CORRAL_HOOK_OF_STREAM(function, base, since, stream)                                  \
+  static ::corral::shim::Hook hook_of_##function = {                                          \
+      #function, base,   since, ::corral::shim::stream, reinterpret_cast<void*>(&::function), \
+      nullptr,   nullptr};                                                                    \
+  __attribute__((section("corral_hooks"), used,                                               \
+                 retain)) static ::corral::shim::Hook* const entry_of_##function =            \
       &hook_of_##function
+
+#define CORRAL_HOOK(function, base, since) \
+  CORRAL_HOOK_OF_STREAM(function, base, since, kLegacyStream)
+
+// The form that works on the calling thread's own default stream: f_ptsz.
+#define CORRAL_HOOK_PER_THREAD(function, base, since) \
+  CORRAL_HOOK_OF_STREAM(function, base, since, kPerThreadStream)
 
 // The driver's function behind the hook, of the same type; null when this driver has none.
 #define CORRAL_ORIGINAL(function) \

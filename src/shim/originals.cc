@@ -8,8 +8,8 @@
 // cuGetProcAddress is asked for a base name and a CUDA version and answers with one of several
 // forms that differ in their arguments (cuCtxCreate has four so far). A table of versions would be
 // wrong for the form that comes next year. So the driver itself is asked which function it gives
-// for the version that our wrapper was written for, and only that very function is replaced. The
-// same holds for per-thread-default-stream forms: they are other functions, so they pass through.
+// for the version that our wrapper was written for, and only that very function is replaced.
+// Per-thread-default-stream forms are other functions, with wrappers of their own.
 #include <string.h>
 
 #include "shim/hook.h"
@@ -50,13 +50,13 @@ void* ask_driver(const Hook& hook) {
   void* function = nullptr;
   if (void* const newer = exported_by_driver("cuGetProcAddress_v2")) {
     int status = 0;
-    if (reinterpret_cast<decltype(&cuGetProcAddress_v2)>(newer)(
-            hook.base, &function, hook.since, kLegacyStream, &status) == kSuccess) {
+    if (reinterpret_cast<decltype(&cuGetProcAddress_v2)>(newer)(hook.base, &function, hook.since,
+                                                                hook.stream, &status) == kSuccess) {
       return function;
     }
   } else if (void* const older = exported_by_driver("cuGetProcAddress")) {
     if (reinterpret_cast<decltype(&cuGetProcAddress)>(older)(hook.base, &function, hook.since,
-                                                             kLegacyStream) == kSuccess) {
+                                                             hook.stream) == kSuccess) {
       return function;
     }
   }

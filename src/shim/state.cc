@@ -7,7 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/core.h"
 #include "shim/environment.h"
+#include "shim/kept_variables.h"
 
 namespace corral::shim {
 State state_of_process;
@@ -71,6 +73,7 @@ State* open_as_the_one() {
 #endif
   const bool wiped = madvise(&state, sizeof state, MADV_WIPEONFORK) == 0;  // Linux 4.14
   const bool opened = open_in_folder();
+  state.folder = working_folder_mark();
   state.counters = state.writer.counters != nullptr ? state.writer.counters : &state.fallback;
   inherited.writer_of_parent.fd = -1;
   if (opened) {
@@ -174,6 +177,7 @@ __attribute__((destructor)) static void note_exit() {
   const int phase = load(state.phase);
   if (phase != kReady && (phase != kReadyUnlessForked || state_is_of_parent())) return;
   const int saved = errno;
+  look_for_unseen_contexts();
   alignas(8) char buffer[512];
   trace::RecordBuilder record(buffer, sizeof buffer, wire::kExit, own_tid(),
                               trace::clock_ns(CLOCK_MONOTONIC));

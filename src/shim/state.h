@@ -14,7 +14,9 @@ namespace corral::shim {
 // Pages of arm64 may have 64 KiB.
 constexpr size_t kPageBytes = 65536;
 constexpr size_t kScratchBuffers = 32;
+constexpr size_t kKeptVariables = 7;
 constexpr size_t kVisibleBytes = 1023;
+constexpr size_t kRankBytes = 128;
 
 // kReadyUnlessForked: the kernel cannot empty memory at fork, so every entry asks who we are.
 enum StatePhase : int { kClosed, kOpening, kReady, kReadyUnlessForked, kOff };
@@ -24,8 +26,16 @@ enum DevicePhase : int { kDeviceUnknown, kDeviceWriting, kDeviceKnown };
 struct Device {
   int phase;         // DevicePhase
   uint64_t primary;  // its primary context, which was recorded and has not ended; 0: none
-  int first_seen;    // an allocation on it was recorded
+  int shared_seen;   // memory of others on it was recorded
+  int managed_seen;  // managed memory on it was recorded
+  int graph_seen;    // a graph's node for it was recorded
   wire::DeviceId id;
+};
+
+struct KeptVariable {
+  bool set;
+  bool cut;
+  uint32_t bytes;  // of its value
 };
 
 struct alignas(kPageBytes) State {
@@ -35,21 +45,27 @@ struct alignas(kPageBytes) State {
   uint32_t init_failures;
   uint32_t context_failures;
   uint32_t allocation_events;
-  uint64_t scratch_in_use;  // a bit for each buffer
-  uint64_t lost_written;    // total of losses when the last kLost record was written
-  int visible_set;          // CUDA_VISIBLE_DEVICES at cuInit
-  uint32_t visible_bytes;
-  char visible[kVisibleBytes + 1];
-  uint64_t environment;  // mark of the environment when `visible` was last seen to hold
+  uint64_t scratch_in_use;            // a bit for each buffer
+  uint64_t lost_written;              // total of losses when the last kLost record was written
+  KeptVariable kept[kKeptVariables];  // at cuInit
+  char visible[kVisibleBytes];        // value of the first of them, CUDA_VISIBLE_DEVICES
+  char ranks[kKeptVariables - 1][kRankBytes];  // of the others
+  uint64_t environment;  // mark of the environment when `kept` was last seen to hold; 0: never
+  uint64_t folder;       // mark of the working folder when the trace was opened
   trace::Writer writer;
   wire::CountersFile* counters;  // the file's, or `fallback`
   wire::CountersFile fallback;
   Device devices[wire::kMaxDevices];
-  uint64_t modules[1024];  // keys of modules whose record was written; the id is the place
+  int unknown_shared_seen;  // as shared_seen, for all devices that are not known
+  int device_count;         // 0: not asked yet
+  uint32_t making;          // calls that are making a context just now
+  uint32_t retains_begun;   // of those that may activate a primary context
+  uint64_t modules[1024];   // keys of modules whose record was written; the id is the place
   PointerTable<1024, place_of_handle> contexts;  // context → device and flags
+  PointerTable<1024, place_of_handle> pools;     // pool → device
   alignas(4096) char scratch[kScratchBuffers][wire::kMaxRecordBytes];
   PointerTable<1U << 18, place_of_address> addresses;  // address → bytes and device
-  PointerTable<1U << 18, place_of_handle> handles;     // of cuMemCreate → the same
+  PointerTable<1U << 18, place_of_handle> handles;     // of cuMemCreate and arrays → the same
 };
 
 extern State state_of_process;  // in .bss: costs nothing until it is used

@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kMaxProcessBytes = 200;
 
+// The function in the record of a context that the driver had to be asked for.
+constexpr std::string_view kAskedFor = "cuDevicePrimaryCtxGetState";
+
 // Global ranks first: they name a process of the job for good.
 constexpr std::array<const char*, 5> kRankVariables = {
     "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID"};
@@ -86,16 +89,17 @@ void add_inits(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run
     for (const char* name : kRankVariables)
       if (const auto value = variable(event, name)) init.rank_variables.emplace(name, *value);
     init.argv = trace.argv;
-    init.cwd = trace.cwd;
+    init.cwd = event.cwd.empty() ? trace.cwd : event.cwd;
     init.stack = stack_of(trace, event.stack);
     init.culprit = culprit_of(init.stack.python);
     run.inits.push_back(std::move(init));
   }
 }
 
-// An event tells the variable only where it is not what it was at cuInit.
+// An event tells a variable only where it is not what it was at cuInit.
 void take_visible_devices(const trace::ProcessTrace& trace, const trace::Event& event,
                           Context& context) {
+  context.changed_variables = event.variables;
   if (const auto now = event.variables.find("CUDA_VISIBLE_DEVICES"); now != event.variables.end()) {
     context.visible_devices_changed = true;
     context.visible_devices = now->second;
@@ -111,8 +115,12 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
   for (const trace::ContextEvent& event : trace.contexts) {
     if ((event.result != 0 && !event.denied) || event.view) continue;
     if (event.ended) {
-      const auto at =
-          std::ranges::find(open, event.context, &std::pair<std::uint64_t, std::size_t>::first);
+      // Handle 0 is that of a context which no hook saw made: one a device.
+      const auto at = std::ranges::find_if(open, [&](const auto& candidate) {
+        return candidate.first == event.context &&
+               (event.context != 0 ||
+                run.contexts[candidate.second].ordinal == event.device.ordinal);
+      });
       if (at == open.end()) continue;
       run.contexts[at->second].ended_s = seconds(event.monotonic_ns, start_ns);
       open.erase(at);
@@ -132,8 +140,12 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
     context.found = event.found;
     context.denied = event.denied;
     take_visible_devices(trace, event, context);
-    context.stack = stack_of(trace, event.stack);
-    context.culprit = culprit_of(context.stack.python);
+    context.cwd = event.cwd.empty() ? trace.cwd : event.cwd;
+    if (event.function == kAskedFor)
+      context.stack.python_source = "no hook saw it made";
+    else
+      context.stack = stack_of(trace, event.stack);
+    if (!event.found) context.culprit = culprit_of(context.stack.python);
     if (!event.denied) open.emplace_back(event.context, run.contexts.size());
     run.contexts.push_back(std::move(context));
   }

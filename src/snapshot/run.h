@@ -57,12 +57,17 @@ struct Context {
   double time_s = 0;
   std::optional<double> ended_s;
   std::string call;  // "cuDevicePrimaryCtxRetain"
-  // It was there already when first seen: the call, time and stack are those of finding it.
+  // It was there already when first seen: the call and time are those of finding it. Where the
+  // driver had to be asked (cuDevicePrimaryCtxGetState) the stack would be a bystander's: it is
+  // empty.
   bool found = false;
   bool denied = false;  // refused by the shim (`trace --deny`): no context came of the call
   // CUDA_VISIBLE_DEVICES when the context was made is not what it was at cuInit.
   bool visible_devices_changed = false;
   std::optional<std::string> visible_devices;  // its value then; nullopt: not set
+  // Of all variables of Init, those whose value then was not the one at cuInit; nullopt: removed.
+  std::map<std::string, std::optional<std::string>> changed_variables;
+  std::string cwd;  // working folder then
   bool stray = false;
   std::string finding;  // id of the finding that explains it; empty when none does
   Stack stack;
@@ -80,7 +85,7 @@ struct Init {
   std::optional<std::string> device_order;
   std::map<std::string, std::string> rank_variables;  // those that are set: RANK, LOCAL_RANK, …
   std::vector<std::string> argv;
-  std::string cwd;  // when the trace was begun
+  std::string cwd;  // working folder then
   Stack stack;
   std::optional<PythonFrame> culprit;
 };

@@ -126,6 +126,9 @@ const char* parse_field(wire::FieldHeader header, std::span<const char> data, Fi
     case wire::kVariable:
       parse_variable(data, event);
       return nullptr;
+    case wire::kWorkingFolder:
+      event.cwd = text_of(data);
+      return nullptr;
     case wire::kPythonSource:
       event.stack.python_source = text_of(data);
       return nullptr;
@@ -183,6 +186,9 @@ void add_allocation(ProcessTrace& trace, const wire::AllocationPayload& payload,
   allocation.bytes = payload.bytes;
   allocation.first = payload.flags & wire::kAllocationFirst;
   allocation.large = payload.flags & wire::kAllocationLarge;
+  allocation.shared = payload.flags & wire::kAllocationShared;
+  allocation.managed = payload.flags & wire::kAllocationManaged;
+  allocation.graph = payload.flags & wire::kAllocationGraph;
 }
 
 void add_record(ProcessTrace& trace, const wire::RecordHeader& header,
@@ -361,7 +367,10 @@ Result<Counters> parse_counters(std::span<const char> bytes, const std::string& 
                                 .bytes_peak = slot.bytes_peak,
                                 .allocations = slot.allocations,
                                 .frees = slot.frees,
-                                .untracked = slot.untracked});
+                                .untracked = slot.untracked,
+                                .shared = slot.shared,
+                                .managed_now = slot.managed_now,
+                                .graph_nodes = slot.graph_nodes});
   }
   return counters;
 }

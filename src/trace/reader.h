@@ -53,6 +53,7 @@ struct Event {
   std::string thread_name;
   // name → value; a name without a value was not set. Names that were not recorded are absent.
   std::map<std::string, std::optional<std::string>> variables;
+  std::string cwd;  // working folder, where it is not ProcessTrace::cwd; else empty
   Stack stack;
   int result = 0;  // CUresult
 };
@@ -62,7 +63,7 @@ struct ContextEvent : Event {
   Device device;
   std::uint64_t context = 0;  // handle; 0: unknown
   bool primary = false;
-  bool found = false;  // was active before this process retained it for the first time
+  bool found = false;  // was active already: no hook saw it made
   bool green = false;
   bool view = false;    // another handle of a context that has its own event
   bool denied = false;  // refused by the shim; no context came of it
@@ -71,8 +72,11 @@ struct ContextEvent : Event {
 struct AllocationEvent : Event {
   Device device;
   std::uint64_t bytes = 0;
-  bool first = false;
+  bool first = false;  // on this device, of its kind
   bool large = false;
+  bool shared = false;   // opened, not made: memory of another process or API
+  bool managed = false;  // moves between host and devices
+  bool graph = false;    // a graph's node: made when the graph is launched
 };
 
 struct Module {
@@ -87,6 +91,9 @@ struct DeviceCounters {
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
   std::uint64_t untracked = 0;
+  std::uint64_t shared = 0;       // times that memory of another process or API was opened
+  std::uint64_t managed_now = 0;  // bytes, wherever they lie; not in bytes_now
+  std::uint64_t graph_nodes = 0;  // allocation nodes added to graphs; not in bytes_now
 };
 
 struct Counters {

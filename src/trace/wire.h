@@ -85,6 +85,7 @@ enum Tag : uint16_t {
   kPythonOmitted = 6,  // uint64_t: frames left out between the frames before and after this field
   kNativeFrames = 7,   // NativeFrameData[]; innermost frame first
   kPath = 8,           // text: path of a module as the dynamic loader knows it
+  kWorkingFolder = 9,  // text: working folder, where it is not the file header's
 };
 
 struct PythonFrameData {
@@ -122,8 +123,8 @@ struct InitPayload {
 };
 static_assert(sizeof(InitPayload) == 8);
 
-// A context made or ended. Fields: function, thread name, stack, and for a maker
-// CUDA_VISIBLE_DEVICES when it is not what it was at cuInit.
+// A context made or ended. Fields: function, thread name, stack, and for a maker those of cuInit's
+// variables that are not what they were then, and the working folder where it changed.
 struct ContextPayload {
   DeviceId device;
   uint64_t context;  // CUcontext or CUgreenCtx as a number; 0: unknown or not made
@@ -132,7 +133,7 @@ struct ContextPayload {
 };
 static_assert(sizeof(ContextPayload) == 56);
 constexpr uint32_t kContextPrimary = 1;  // the device's primary context
-constexpr uint32_t kContextFound = 2;    // primary: was active already when first retained
+constexpr uint32_t kContextFound = 2;    // primary: was active already; no hook saw it made
 constexpr uint32_t kContextGreen = 4;    // a green context
 constexpr uint32_t kContextView = 8;     // another handle of a context that has its own record
 constexpr uint32_t kContextDenied = 16;  // refused by the shim (CORRAL_DENY): result is its answer
@@ -142,11 +143,14 @@ struct AllocationPayload {
   DeviceId device;
   uint64_t bytes;
   int32_t result;  // CUresult
-  uint32_t flags;  // kAllocationFirst, kAllocationLarge
+  uint32_t flags;  // kAllocationFirst, …
 };
 static_assert(sizeof(AllocationPayload) == 56);
-constexpr uint32_t kAllocationFirst = 1;  // the first on this device
-constexpr uint32_t kAllocationLarge = 2;  // at least kLargeAllocationBytes
+constexpr uint32_t kAllocationFirst = 1;    // the first on this device, of its kind
+constexpr uint32_t kAllocationLarge = 2;    // at least kLargeAllocationBytes
+constexpr uint32_t kAllocationShared = 4;   // opened, not made: memory of another process or API
+constexpr uint32_t kAllocationManaged = 8;  // moves between host and devices
+constexpr uint32_t kAllocationGraph = 16;   // a graph's node: made when the graph is launched
 constexpr uint64_t kLargeAllocationBytes = 64ULL << 20;
 
 // A file that native frames point into. Field: path (empty for the program itself: see exe).
@@ -185,10 +189,12 @@ struct DeviceCounters {
   uint64_t bytes_peak;   // highest bytes_now
   uint64_t allocations;  // successful
   uint64_t frees;        // successful, of allocations that were tracked
-  uint64_t untracked;    // allocations that found no room in the table: not in bytes_now
-  uint64_t reserved;     // 0
+  uint64_t untracked;    // allocations not in bytes_now: no room in the table, or size unknown
+  uint64_t shared;       // times that memory of another process or API was opened
+  uint64_t managed_now;  // bytes of managed memory, wherever they lie; not in bytes_now
+  uint64_t graph_nodes;  // allocation nodes that were added to graphs; not in bytes_now
 };
-static_assert(sizeof(DeviceCounters) == 88);
+static_assert(sizeof(DeviceCounters) == 104);
 
 struct CountersFile {
   char magic[8];
@@ -204,6 +210,6 @@ struct CountersFile {
   uint64_t foreign_frees;   // frees of what no hook saw allocated
   DeviceCounters devices[kMaxDevices];
 };
-static_assert(sizeof(CountersFile) == 88 + 64 * 88);
+static_assert(sizeof(CountersFile) == 88 + 64 * 104);
 
 }  // namespace corral::wire

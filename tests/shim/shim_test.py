@@ -89,6 +89,13 @@ def made(trace, result=0):
     return [c for c in trace["contexts"] if not c["ended"] and c["result"] == result]
 
 
+def hooks_of_the_shim():
+    """(exported name, base name, CUDA version) of every wrapped function, as the sources have them."""
+    for path in sorted((SOURCE / "src/shim/hooks").glob("*.cc")):
+        yield from re.findall(r'^CORRAL_HOOK(?:_PER_THREAD)?\((\w+), "(\w+)", (\d+)\);', path.read_text(),
+                              re.MULTILINE)
+
+
 class Library(ShimTest):
     """The file itself: what it needs and what it shows."""
 
@@ -105,13 +112,11 @@ class Library(ShimTest):
         self.assertNotIn("TEXTREL", dynamic)
 
     def test_exports_exactly_the_hooks(self):
-        hooks = set()
-        for path in (SOURCE / "src/shim/hooks").glob("*.cc"):
-            hooks |= set(re.findall(r"^CORRAL_HOOK\((\w+),", path.read_text(), re.MULTILINE))
+        hooks = {name for name, _, _ in hooks_of_the_shim()}
         symbols = self.read("nm", "-D", "--defined-only", str(SHIM))
         exported = {line.split()[-1] for line in symbols.splitlines()}
         self.assertEqual(exported, hooks)
-        self.assertGreaterEqual(len(hooks), 26)
+        self.assertGreaterEqual(len(hooks), 51)
 
     def test_asks_for_no_symbol_newer_than_glibc_2_17(self):
         symbols = self.read("nm", "-D", "--undefined-only", str(SHIM))
@@ -132,10 +137,9 @@ class Library(ShimTest):
         known = header.read_text()
         for name in ("cudaGLTypedefs.h", "cudaVDPAUTypedefs.h"):
             known += (header.parent / name).read_text()
-        for path in (SOURCE / "src/shim/hooks").glob("*.cc"):
-            for _, base, since in re.findall(r'^CORRAL_HOOK\((\w+), "(\w+)", (\d+)\)',
-                                             path.read_text(), re.MULTILINE):
-                self.assertRegex(known, rf"\bPFN_{base}_v{since}\b")
+        for name, base, since in hooks_of_the_shim():
+            form = "_ptsz" if name.endswith("_ptsz") else ""
+            self.assertRegex(known, rf"\bPFN_{base}_v{since}{form}\b")
 
 
 class Paths(ShimTest):
@@ -177,10 +181,18 @@ class Paths(ShimTest):
         for form in ("4", "5"):
             answers = self.ask(form, ("cuInit", 2000, 0), ("cuMemAlloc", 3020, 0),
                                ("cuDevicePrimaryCtxRetain", 7000, 2), ("cuCtxCreate", 3020, 0),
-                               ("cuGetProcAddress", 12000, 0), ("cuDeviceGetCount", 2000, 0),
-                               ("cuMemAllo", 3020, 0), ("", 12000, 0))
-            self.assertEqual(answers[:5], ["wrapped"] * 5)
-            self.assertEqual(answers[5:], ["driver", "none", "none"])
+                               ("cuGetProcAddress", 12000, 0), ("cuMemAllocAsync", 11020, 0),
+                               ("cuMemAllocAsync", 11020, 2), ("cuDeviceGetCount", 2000, 0),
+                               ("cuStreamSynchronize", 7000, 2), ("cuMemAllo", 3020, 0), ("", 12000, 0))
+            self.assertEqual(answers[:7], ["wrapped"] * 7)
+            self.assertEqual(answers[7:], ["driver", "driver", "none", "none"])
+
+    def test_the_per_thread_form_is_answered_with_its_own_wrapper(self):
+        self.make_library_folder(HERE / "libmemory_driver.so")
+        script = ("import ctypes;c=ctypes.CDLL('libcuda.so.1');a=ctypes.c_uint64();c.cuInit(0);"
+                  "print(c.cuMemAllocAsync_ptsz(ctypes.byref(a),ctypes.c_uint64(9),None))")
+        self.assertEqual(self.run_job(sys.executable, "-c", script).stdout, b"0\n")
+        self.assertEqual(self.one_trace()["allocations"][0]["function"], "cuMemAllocAsync_ptsz")
 
     def test_an_old_driver_has_no_new_functions(self):
         self.make_library_folder(HERE / "libold_driver.so")
@@ -274,6 +286,82 @@ class Records(ShimTest):
         self.assertTrue(place.startswith(("make_context", "use", "main")), place)
         self.assertTrue(any("libc.so" in (path or "") for path, _ in frames))
         self.assertFalse(any("libcuda" in (path or "") for path, _ in frames))
+
+
+class Memory(ShimTest):
+    """Every family of allocators."""
+
+    def setUp(self):
+        super().setUp()
+        self.make_library_folder(HERE / "libmemory_driver.so")
+
+    def run_family(self, family):
+        script = SOURCE / "tests/shim/programs/memory_families.py"
+        result = self.run_job(sys.executable, script, family)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        trace = self.one_trace()
+        self.assertEqual(trace["counters"]["foreign_frees"], 0)
+        self.assertEqual(trace["counters"]["unknown_device"], 0)
+        events = [(a["function"], a["bytes"], a["device"]["ordinal"], a["first"], a["large"])
+                  for a in trace["allocations"]]
+        devices = {d["device"]["ordinal"]: d for d in trace["counters"]["devices"]}
+        return trace, events, devices
+
+    def assert_counted(self, device, now, allocations, frees, **others):
+        found = {name: device[name] for name in ("now", "allocations", "frees", *others)}
+        self.assertEqual(found, {"now": now, "allocations": allocations, "frees": frees, **others})
+
+    def test_plain(self):
+        _, events, devices = self.run_family("plain")
+        self.assertEqual(events, [("cuMemAlloc_v2", 1000, 0, True, False)])
+        self.assert_counted(devices[0], 10240, 2, 1)
+
+    def test_managed_memory_is_counted_apart(self):
+        trace, events, devices = self.run_family("managed")
+        self.assertEqual(events, [("cuMemAllocManaged", 5000, 0, True, False)])
+        self.assertTrue(trace["allocations"][0]["managed"])
+        self.assert_counted(devices[0], 0, 0, 0, managed=5000)
+
+    def test_stream_ordered(self):
+        _, events, devices = self.run_family("stream")
+        self.assertEqual(events, [("cuMemAllocAsync", 1000, 0, True, False),
+                                  ("cuMemAllocAsync", 2000, 1, True, False),
+                                  ("cuMemAllocAsync_ptsz", 64 << 20, 0, False, True)])
+        self.assert_counted(devices[0], 3000, 3, 2)
+        self.assert_counted(devices[1], 2000, 1, 0)
+
+    def test_memory_of_a_pool_is_on_the_device_of_the_pool(self):
+        _, events, devices = self.run_family("pool")
+        self.assertEqual(events, [("cuMemAllocFromPoolAsync", 1000, 1, True, False)])
+        self.assertEqual(list(devices), [1])
+        self.assert_counted(devices[1], 5000, 2, 0)
+
+    def test_host_memory_is_no_devices(self):
+        _, events, devices = self.run_family("virtual")
+        self.assertEqual([e[:3] for e in events], [("cuMemCreate", 2 << 20, 1), ("cuMemCreate", 4 << 20, 0)])
+        self.assert_counted(devices[0], 0, 1, 1)
+        self.assert_counted(devices[1], 2 << 20, 1, 0)
+
+    def test_arrays(self):
+        _, events, devices = self.run_family("array")
+        self.assertEqual(events, [("cuArrayCreate", 16000, 0, True, False)])
+        self.assert_counted(devices[0], 4000 + 1000 + 96 + 48 + 400 + 120, 9, 2, untracked=1)
+
+    def test_what_others_made_is_not_counted_as_new(self):
+        trace, events, devices = self.run_family("shared")
+        self.assertEqual(events, [("cuIpcOpenMemHandle", 0, 0, True, False),
+                                  ("cuIpcOpenMemHandle_v2", 0, 1, True, False)])
+        self.assertTrue(all(a["shared"] for a in trace["allocations"]))
+        self.assert_counted(devices[0], 0, 0, 0, shared=4)
+        self.assert_counted(devices[1], 0, 0, 0, shared=3)
+
+    def test_graph_nodes(self):
+        trace, events, devices = self.run_family("graph")
+        self.assertEqual(events, [("cuGraphAddMemAllocNode", 5000, 1, True, False),
+                                  ("cuGraphAddNode_v2", 64 << 20, 0, True, True)])
+        self.assertTrue(all(a["graph"] for a in trace["allocations"]))
+        self.assert_counted(devices[0], 0, 0, 0, graph_nodes=1)
+        self.assert_counted(devices[1], 0, 0, 0, graph_nodes=2)
 
 
 class Life(ShimTest):

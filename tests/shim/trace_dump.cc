@@ -77,7 +77,10 @@ json dump(const ProcessTrace& trace) {
     one.update({{"device", device(allocation.device)},
                 {"bytes", allocation.bytes},
                 {"first", allocation.first},
-                {"large", allocation.large}});
+                {"large", allocation.large},
+                {"shared", allocation.shared},
+                {"managed", allocation.managed},
+                {"graph", allocation.graph}});
     out["allocations"].push_back(one);
   }
   if (trace.counters) {
@@ -88,7 +91,10 @@ json dump(const ProcessTrace& trace) {
                          {"peak", counter.bytes_peak},
                          {"allocations", counter.allocations},
                          {"frees", counter.frees},
-                         {"untracked", counter.untracked}});
+                         {"untracked", counter.untracked},
+                         {"shared", counter.shared},
+                         {"managed", counter.managed_now},
+                         {"graph_nodes", counter.graph_nodes}});
     }
     out["counters"] = {{"devices", devices},
                        {"unknown_device", trace.counters->unknown_device},

@@ -12,8 +12,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
   const auto original = CORRAL_ORIGINAL(cuMemCreate);
   if (original == nullptr) return kNotFound;
   const CUresult result = original(handle, bytes, properties, flags);
-  if (result == kSuccess && properties->location.type == kLocationDevice) {
-    allocated("cuMemCreate", MemoryKind::handle, *handle, bytes, properties->location.id);
+  if (result == kSuccess) {
+    const bool on_device = properties->location.type == kLocationDevice;
+    allocated("cuMemCreate", MemoryKind::handle, *handle, bytes,
+              on_device ? properties->location.id : kNoDevice);
   }
   return result;
 }
@@ -22,8 +24,5 @@ CORRAL_HOOK(cuMemRelease, "cuMemRelease", 10020);
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const auto original = CORRAL_ORIGINAL(cuMemRelease);
   if (original == nullptr) return kNotFound;
-  const Freeing freeing = begin_free(MemoryKind::handle, handle);
-  const CUresult result = original(handle);
-  end_free(freeing, result);
-  return result;
+  return free_memory(MemoryKind::handle, handle, [&] { return original(handle); });
 }

@@ -146,6 +146,51 @@ TEST(from_trace, names_process_rank_and_thread) {
   EXPECT_EQ(run.inits[0].device_order, std::nullopt);
 }
 
+TEST(from_trace, tells_every_variable_and_the_folder_that_changed_since_cuinit) {
+  TraceBytes bytes;
+  bytes.init({"LOCAL_RANK=1", "RANK=1", "CUDA_VISIBLE_DEVICES=0,1"});
+  bytes.context(wire::kContextMade, trace::device_id(1, 0xAA), 1);
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xBB), 2,
+                [](RecordBuilder& record) {
+                  record.text(wire::kVariable, "LOCAL_RANK=0", 12);
+                  record.text(wire::kVariable, "RANK", 4);
+                  record.text(wire::kWorkingFolder, "/tmp", 4);
+                },
+                {});
+  const auto run = run_of({parsed(bytes)});
+  EXPECT_TRUE(run.contexts[0].changed_variables.empty());
+  EXPECT_EQ(run.contexts[0].cwd, "/home/user");
+  EXPECT_EQ(run.contexts[1].changed_variables, (std::map<std::string, std::optional<std::string>>{
+                                                   {"LOCAL_RANK", "0"}, {"RANK", std::nullopt}}));
+  EXPECT_EQ(run.contexts[1].cwd, "/tmp");
+  EXPECT_FALSE(run.contexts[1].visible_devices_changed);
+  EXPECT_EQ(run.contexts[1].visible_devices, "0,1");
+}
+
+// Whoever was calling when the driver was asked has made nothing.
+TEST(from_trace, a_context_that_no_hook_saw_made_has_no_stack_and_no_culprit) {
+  TraceBytes bytes;
+  for (const int device : {0, 1})
+    bytes.add(wire::kContextMade, [&](RecordBuilder& record) {
+      record.payload(
+          wire::ContextPayload{.device = trace::device_id(device, device == 0 ? 0xAA : 0xBB),
+                               .context = 0,
+                               .result = 0,
+                               .flags = wire::kContextPrimary | wire::kContextFound});
+      record.text(wire::kFunction, "cuDevicePrimaryCtxGetState", 26);
+      trace::python_frame(record, 7, "/home/user/train.py", "innocent");
+    });
+  bytes.context(wire::kContextEnded, trace::device_id(1, 0xBB), 0);
+  const auto run = run_of({parsed(bytes)});
+  ASSERT_EQ(run.contexts.size(), 2U);
+  EXPECT_TRUE(run.contexts[0].found);
+  EXPECT_TRUE(run.contexts[0].stack.python.empty());
+  EXPECT_EQ(run.contexts[0].stack.python_source, "no hook saw it made");
+  EXPECT_EQ(run.contexts[0].culprit, std::nullopt);
+  EXPECT_EQ(run.contexts[0].ended_s, std::nullopt);
+  EXPECT_TRUE(run.contexts[1].ended_s);
+}
+
 TEST(from_trace, keeps_what_was_known_at_cuinit_and_what_had_changed_by_the_context) {
   TraceBytes bytes;
   bytes.init({"LOCAL_RANK=1", "RANK", "CUDA_VISIBLE_DEVICES=0,1"});

@@ -97,9 +97,33 @@ TEST(reader, version_1_is_readable_for_ever) {
   EXPECT_EQ(device.allocations, 30U);
   EXPECT_EQ(device.frees, 40U);
   EXPECT_EQ(device.untracked, 50U);
+  // Of later writers: behind the end of this file's slots.
+  EXPECT_EQ(device.managed_now, 0U);
+  EXPECT_EQ(device.graph_nodes, 0U);
   EXPECT_EQ(trace.counters->unknown_device, 6U);
   EXPECT_EQ(trace.counters->foreign_frees, 7U);
   EXPECT_EQ(trace.records_lost(), 1U + 5U + 3U);  // of each reason the larger of the two
+}
+
+TEST(reader, tells_kinds_of_memory_and_a_changed_folder_apart) {
+  TraceBytes bytes;
+  for (const std::uint32_t flags :
+       {wire::kAllocationShared, wire::kAllocationManaged, wire::kAllocationGraph}) {
+    bytes.add(wire::kAllocation, [&](RecordBuilder& record) {
+      record.payload(wire::AllocationPayload{
+          .device = device_id(0, 0xAB), .bytes = 0, .result = 0, .flags = flags});
+      if (flags == wire::kAllocationShared) record.text(wire::kWorkingFolder, "/tmp", 4);
+    });
+  }
+  const ProcessTrace trace = parsed(bytes.bytes);
+  ASSERT_EQ(trace.allocations.size(), 3U);
+  EXPECT_EQ(trace.unknown_fields, 0U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(trace.allocations[i].shared, i == 0);
+    EXPECT_EQ(trace.allocations[i].managed, i == 1);
+    EXPECT_EQ(trace.allocations[i].graph, i == 2);
+    EXPECT_EQ(trace.allocations[i].cwd, i == 0 ? "/tmp" : "");
+  }
 }
 
 TEST(reader, keeps_what_came_before_the_cut_wherever_it_is) {
