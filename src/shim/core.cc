@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shim runs inside other people's training jobs. The rules for everything in this folder:
 //
-//  * It includes trace/wire.h, trace/writer.h and libc, and nothing else of ours.
-//  * The driver is called first, and its result is returned untouched. errno is kept.
+//  * It includes trace/wire.h, trace/writer.h, trace/own_code.h and libc, and nothing else of ours.
+//  * The driver is called first, and its result is returned untouched. errno is kept. The one
+//    exception is what `corral trace --deny` wants refused (shim/refusal).
 //  * It never calls cuInit: that would fix the meaning of CUDA_VISIBLE_DEVICES before the program
 //    has set it. It asks the driver questions only (device, UUID, state), after the driver worked.
-//  * It prints nothing, ever. What cannot be recorded is counted; what cannot be counted is
-//  dropped.
+//  * It prints nothing, ever, but the line of such a refusal. What cannot be recorded is counted;
+//    what cannot be counted is dropped.
 //  * No memory is allocated: everything has its place in `state`, zero until used. No constructor
 //    does any work. No exceptions, no RTTI, no C++ runtime, no thread-local storage.
 //  * No lock is held while the driver runs, and none is ever waited for without end: a signal

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "shim/driver_api.h"
+#include "shim/refusal.h"
 #include "trace/wire.h"
 
 namespace corral::shim {
@@ -47,6 +48,7 @@ void context_made(const char* function, CUdevice device, const void* context, CU
 // Makes a context by `call` and records it.
 template <class Call>
 CUresult make_context(const char* function, CUcontext* context, CUdevice device, Call call) {
+  if (context_is_refused(function, device, 0)) return kDeviceUnavailable;
   const CUresult result = [&] {
     const MakingContext making;
     return call();

@@ -11,6 +11,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources, CUde
                           unsigned flags) {
   const auto original = CORRAL_ORIGINAL(cuGreenCtxCreate);
   if (original == nullptr) return kNotFound;
+  if (context_is_refused("cuGreenCtxCreate", device, corral::wire::kContextGreen)) {
+    return kDeviceUnavailable;
+  }
   const CUresult result = original(context, resources, device, flags);
   context_made("cuGreenCtxCreate", device, result == kSuccess ? *context : nullptr, result,
                corral::wire::kContextGreen);

@@ -2,6 +2,7 @@
 // cuInit: the moment at which the driver reads CUDA_VISIBLE_DEVICES for good.
 #include "shim/core.h"
 #include "shim/hook.h"
+#include "shim/policy.h"
 
 using namespace corral::shim;
 
@@ -12,5 +13,6 @@ CUresult cuInit(unsigned flags) {
   const bool recorded = begin_init();
   const CUresult result = original(flags);
   if (recorded) end_init(result);
+  if (result == kSuccess) load_policy();
   return result;
 }

@@ -10,6 +10,9 @@ CORRAL_HOOK(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000);
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   const auto original = CORRAL_ORIGINAL(cuDevicePrimaryCtxRetain);
   if (original == nullptr) return kNotFound;
+  if (context_is_refused("cuDevicePrimaryCtxRetain", device, corral::wire::kContextPrimary)) {
+    return kDeviceUnavailable;
+  }
   const Retain retain = begin_retain(device);
   const CUresult result = original(context, device);
   end_retain("cuDevicePrimaryCtxRetain", device, retain, result == kSuccess ? *context : nullptr,
