@@ -3,17 +3,14 @@
 // that died at any moment, and from anybody's disk.
 #include "trace/reader.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 
-#include "base/fd.h"
 #include "base/file.h"
+#include "trace/regular_file.h"
 
 namespace corral::trace {
 namespace {
@@ -21,24 +18,12 @@ namespace {
 constexpr std::size_t kTraceLimitBytes = 512U << 20;
 constexpr std::size_t kCountersLimitBytes = 1U << 20;
 
-// The job can write in the folder, and we are not confined: a pipe would hold us for ever, a link
-// could lead to the very node that the job may not open. O_PATH opens nothing; what it found is
-// looked at, and that same inode is opened, whatever stands under the name by then.
 Result<std::string> read_regular_file(const std::string& path, std::size_t limit_bytes) {
-  CORRAL_TRY(const Fd found, open_file(path, O_PATH | O_NOFOLLOW));
-  struct stat status{};
-  if (::fstat(found.get(), &status) != 0) return fail_sys("stat " + path, errno);
-  if (!S_ISREG(status.st_mode))
-    return fail(fmt::format("{}: {}, and a trace is a regular file", path,
-                            S_ISLNK(status.st_mode)    ? "a symbolic link"
-                            : S_ISFIFO(status.st_mode) ? "a named pipe"
-                            : S_ISDIR(status.st_mode)  ? "a folder"
-                                                       : "a device node or a socket"),
-                "it was not opened; nothing else was lost");
-  if (static_cast<std::uint64_t>(status.st_size) > limit_bytes)
+  CORRAL_TRY(const RegularFile file, open_regular_file(path));
+  if (file.bytes > limit_bytes)
     return fail(
-        fmt::format("{}: {} bytes, and at most {} are read", path, status.st_size, limit_bytes));
-  auto bytes = read_file(fmt::format("/proc/self/fd/{}", found.get()), limit_bytes);
+        fmt::format("{}: {} bytes, and at most {} are read", path, file.bytes, limit_bytes));
+  auto bytes = read_file(fmt::format("/proc/self/fd/{}", file.fd.get()), limit_bytes);
   if (!bytes) return fail(path + ": " + bytes.error().what, bytes.error().hint, bytes.error().sys);
   return bytes;
 }
