@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/live_strays.h"
 #include "cli/print.h"
 #include "cli/run_facts.h"
 #include "launch/descriptors.h"
@@ -155,8 +156,13 @@ int watch_job(const WatchOptions& options, JobSetup& setup, const std::vector<in
   const auto& folder = setup.observation.folder;
   launch::JobWatch watch(folder ? folder->library_folder() : "",
                          folder ? folder->trace_folder() : "", setup.observation.driver);
+  std::optional<LiveStrays> live;
+  if (folder && run.expectation.kind != snapshot::Expectation::Kind::none && !options.quiet &&
+      !options.json)
+    live.emplace(folder->trace_folder(), run, start_ns);
   const launch::JobEnd end = launch::supervise(*job, *signals, *canary, options.grace_s, [&] {
     watch.look(launch::job_processes(*signals, canary->pid()));
+    if (live) (void)write_all(STDERR_FILENO, live->look());
   });
 
   add_end(end, start_ns, monotonic_ns() - static_cast<std::int64_t>(end.grace_used_s * 1e9), run);
