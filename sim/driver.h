@@ -105,6 +105,15 @@ int current_context(Context** context);
 int make_context(int device, bool primary, unsigned flags, Context** context);
 void end_context(Context* context);
 void forget_allocations(const Context* context);
+// Makes the primary context without counting a reference, as no exported function does.
+int activate_primary(int device);
+// What cuGetExportTable gives for kPrivateTableId.
+struct PrivateTable {
+  std::size_t bytes;
+  int (*activate_primary)(int device);
+};
+inline constexpr unsigned char kPrivateTableId[16] = {'c', 'o', 'r', 'r', 'a', 'l', '-', 's',
+                                                      'i', 'm', '-', 't', 'a', 'b', 'l', 'e'};
 // Waits as long as the real driver takes, unless CORRAL_SIM_FAST=1.
 void take_time(unsigned milliseconds);
 

@@ -141,18 +141,29 @@ int set_primary_flags(int device, unsigned flags) {
   return kSuccess;
 }
 
+// Under the mutex.
+int ensure_primary(Driver::Primary& primary, int device) {
+  if (primary.context != nullptr) return kSuccess;
+  return make_context(device, true, primary.flags, &primary.context);
+}
+
 int primary_context(Context** result, int device) {
   Driver::Primary& primary = driver().primary[device];
-  if (primary.context == nullptr) {
-    if (const int failed = make_context(device, true, primary.flags, &primary.context))
-      return failed;
-  }
+  if (const int failed = ensure_primary(primary, device)) return failed;
   ++primary.references;
   *result = primary.context;
   return kSuccess;
 }
 
 }  // namespace
+
+int activate_primary(int device) {
+  if (const int refused = enter("activate_primary", device)) return refused;
+  if (!valid_device(device)) return kInvalidDevice;
+  const Locked lock;
+  return ensure_primary(driver().primary[device], device);
+}
+
 }  // namespace corral::sim
 
 using namespace corral::sim;

@@ -248,6 +248,27 @@ class Records(ShimTest):
         self.assertEqual(before["variables"], {})
         self.assertEqual(after["variables"], {"CUDA_VISIBLE_DEVICES": "1"})
 
+    def test_every_kept_variable_and_the_folder_are_told_when_they_change(self):
+        script = ("import ctypes,os;c=ctypes.CDLL('libcuda.so.1');p=ctypes.c_void_p();c.cuInit(0)\n"
+                  "def make(): c.cuCtxCreate_v2(ctypes.byref(p),0,0)\n"
+                  "make()\n"
+                  "os.environ['LOCAL_RANK']='1'; os.environ['OTHER']='x'; del os.environ['RANK']; make()\n"
+                  "os.environ['LOCAL_RANK']='0'; os.environ['RANK']='7'; os.chdir('/'); make()\n"
+                  "os.environ['CUDA_DEVICE_ORDER']='PCI_BUS_ID'; make()\n")
+        result = self.run_job(sys.executable, "-c", script, env={"LOCAL_RANK": "0", "RANK": "7"})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        trace = self.one_trace()
+        self.assertEqual([(c["variables"], c["cwd"]) for c in made(trace)],
+                         [({}, ""), ({"LOCAL_RANK": "1", "RANK": None}, ""), ({}, "/"),
+                          ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "/")])
+        self.assertEqual(trace["inits"][0]["cwd"], "")
+
+    def test_the_folder_of_cuinit_is_told_when_the_trace_was_opened_in_another(self):
+        script = ("import ctypes,os;c=ctypes.CDLL('libcuda.so.1');p=ctypes.c_void_p()\n"
+                  "c.cuCtxCreate_v2(ctypes.byref(p),0,0); os.chdir('/'); c.cuInit(0)\n")
+        self.assertEqual(self.run_job(sys.executable, "-c", script).returncode, 0)
+        self.assertEqual(self.one_trace()["inits"][0]["cwd"], "/")
+
     def test_the_device_is_the_gpu_and_not_its_number(self):
         self.client("use", "libcuda.so.1", env={"CUDA_VISIBLE_DEVICES": "1"})
         hidden = made(self.one_trace())[0]["device"]
@@ -362,6 +383,56 @@ class Memory(ShimTest):
         self.assertTrue(all(a["graph"] for a in trace["allocations"]))
         self.assert_counted(devices[0], 0, 0, 0, graph_nodes=1)
         self.assert_counted(devices[1], 0, 0, 0, graph_nodes=2)
+
+
+class Unseen(ShimTest):
+    """Primary contexts that no hook saw made, as the driver tells them when it is asked."""
+
+    ASKED = "cuDevicePrimaryCtxGetState"
+
+    def steps(self, *steps):
+        result = self.run_job(sys.executable, SOURCE / "tests/shim/programs/unseen.py", *steps)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        return [(c["function"], c["device"]["ordinal"], c["ended"]) for c in self.one_trace()["contexts"]]
+
+    def test_found_after_the_next_event(self):
+        self.assertEqual(self.steps("init", "unseen1", "create0", "create0", "quit"),
+                         [("cuCtxCreate_v2", 0, False), (self.ASKED, 1, False), ("cuCtxCreate_v2", 0, False)])
+        context = self.one_trace()["contexts"][1]
+        self.assertEqual((context["primary"], context["found"], context["context"]), (True, True, 0))
+        self.assertRegex(context["device"]["uuid"], r"^2b685718-")
+
+    def test_found_among_thousands_of_allocations(self):
+        self.assertEqual(self.steps("init", "create0", "one", "unseen1", "many", "quit"),
+                         [("cuCtxCreate_v2", 0, False), (self.ASKED, 1, False)])
+
+    def test_found_at_exit(self):
+        self.assertEqual(self.steps("init", "create0", "unseen0", "unseen1"),
+                         [("cuCtxCreate_v2", 0, False), (self.ASKED, 0, False), (self.ASKED, 1, False)])
+        self.assertTrue(self.one_trace()["exited"])
+
+    def test_what_hooks_saw_is_not_found_again(self):
+        self.assertEqual(self.steps("init", "retain0", "retain1", "create0", "many"),
+                         [("cuDevicePrimaryCtxRetain", 0, False), ("cuDevicePrimaryCtxRetain", 1, False),
+                          ("cuCtxCreate_v2", 0, False)])
+
+    def test_a_retain_finds_it_first(self):
+        self.assertEqual(self.steps("init", "unseen1", "retain1", "create0"),
+                         [("cuDevicePrimaryCtxRetain", 1, False), ("cuCtxCreate_v2", 0, False)])
+        self.assertTrue(self.one_trace()["contexts"][0]["found"])
+
+    def test_it_ends_as_others_do(self):
+        self.assertEqual(self.steps("init", "unseen1", "create0", "retain1", "reset1", "retain1"),
+                         [("cuCtxCreate_v2", 0, False), (self.ASKED, 1, False),
+                          ("cuDevicePrimaryCtxReset_v2", 1, True), ("cuDevicePrimaryCtxRetain", 1, False)])
+
+    def test_nothing_is_asked_before_init(self):
+        self.make_library_folder(HERE / "libmemory_driver.so")  # dies of it
+        script = ("import ctypes;c=ctypes.CDLL('libcuda.so.1');a=ctypes.c_uint64()\n"
+                  "for i in range(5000): c.cuMemAlloc_v2(ctypes.byref(a),ctypes.c_uint64(9))\n")
+        result = self.run_job(sys.executable, "-c", script)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(self.one_trace()["counters"]["devices"][0]["allocations"], 5000)
 
 
 class Life(ShimTest):

@@ -36,6 +36,7 @@ json event(const ProcessTrace& trace, const Event& event) {
           {"function", event.function},
           {"thread", event.thread_name},
           {"variables", variables},
+          {"cwd", event.cwd},
           {"python", python},
           {"omitted", event.stack.python_omitted},
           {"source", event.stack.python_source},

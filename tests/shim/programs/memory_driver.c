@@ -3,6 +3,7 @@
 // of an address and bit 0 of a handle or a stream are the device.
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 typedef unsigned long long Address;
 typedef struct {
@@ -21,8 +22,17 @@ int cuDriverGetVersion(int* version) {
   *version = 13000;
   return 0;
 }
-int cuInit(unsigned flags) { return (int)flags * 0; }
+static int initialised;
+int cuInit(unsigned flags) {
+  initialised = 1;
+  return (int)flags * 0;
+}
+// What may not be asked before.
+static void must_be_initialised(void) {
+  if (!initialised) abort();
+}
 int cuDeviceGetCount(int* count) {
+  must_be_initialised();
   *count = 2;
   return 0;
 }
@@ -44,6 +54,7 @@ int cuPointerGetAttribute(void* value, int attribute, Address address) {
   return 0;
 }
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+  must_be_initialised();
   *flags = 0;
   *active = 0;
   return device < 2 ? 0 : 101;
