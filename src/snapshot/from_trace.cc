@@ -43,6 +43,7 @@ std::optional<int> rank_of(const trace::ProcessTrace& trace) {
 Stack stack_of(const trace::ProcessTrace& trace, const trace::Stack& from) {
   Stack out;
   out.python_source = from.python_source;
+  out.of_main_thread = from.python_source.starts_with("main thread");
   for (const trace::PythonFrame& frame : from.python)
     out.python.push_back({.file = frame.file, .line = frame.line, .function = frame.function});
   for (const trace::NativeFrame& frame : from.native) {
