@@ -31,15 +31,19 @@ const Init* init_of(const Run& run, const Context& context) {
   return last;
 }
 
-// How many devices CUDA_VISIBLE_DEVICES leaves: the list ends at the first entry that names none.
+// How many devices CUDA_VISIBLE_DEVICES leaves (driver 580.159): the list ends at the first entry
+// that names none or is not of the first one's kind, and a number ends where its digits do.
 std::size_t visible_count(const std::optional<std::string>& visible, std::size_t gpus) {
   if (!visible) return gpus;
   std::size_t count = 0;
+  bool by_uuid = false;
   for (const std::string_view field : split(*visible, ',')) {
     const std::string_view entry = trim(field);
-    const auto number = parse_number<long>(entry);
     const bool uuid = entry.starts_with("GPU-") || entry.starts_with("MIG-");
-    if (!uuid && (!number || *number < 0 || static_cast<std::size_t>(*number) >= gpus)) break;
+    if (count == 0) by_uuid = uuid;
+    const std::string_view digits = entry.substr(0, entry.find_first_not_of("0123456789"));
+    const auto number = parse_number<std::size_t>(digits);
+    if (uuid != by_uuid || (!uuid && (!number || *number >= gpus))) break;
     ++count;
   }
   return count;

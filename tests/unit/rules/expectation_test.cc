@@ -72,9 +72,11 @@ TEST(expectation, a_rank_belongs_on_the_device_of_its_number) {
 
 TEST(expectation, a_rank_that_sees_one_gpu_is_right_on_it) {
   JobRun run = traced(Expectation::Kind::rank);
-  run.inits = {init(1, {{"LOCAL_RANK", "1"}}, "1"), init(2, {{"LOCAL_RANK", "1"}}, "GPU-ab, -1,0"),
-               init(3, {{"LOCAL_RANK", "1"}}, "0,7")};
-  run.contexts = {context(1, 0, 1), context(2, 0, 1), context(3, 0, 0)};
+  run.inits = {
+      init(1, {{"LOCAL_RANK", "1"}}, "1"),        init(2, {{"LOCAL_RANK", "1"}}, "GPU-ab, -1,0"),
+      init(3, {{"LOCAL_RANK", "1"}}, "0,7"),      init(4, {{"LOCAL_RANK", "1"}}, "0x1"),
+      init(5, {{"LOCAL_RANK", "1"}}, "GPU-ab,0"), init(6, {{"LOCAL_RANK", "1"}}, "0,GPU-ab")};
+  for (pid_t pid = 1; pid <= 6; ++pid) run.contexts.push_back(context(pid, 0, 0));
   EXPECT_TRUE(mark_strays(run).empty());
   for (const Context& c : run.contexts) EXPECT_FALSE(c.stray) << c.pid;
 }
