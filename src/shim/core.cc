@@ -24,6 +24,7 @@
 #include "shim/device.h"
 #include "shim/event_record.h"
 #include "shim/kept_variables.h"
+#include "shim/stack_native.h"
 #include "shim/state.h"
 
 namespace corral::shim {
@@ -230,6 +231,35 @@ void look_for_unseen_contexts() {
                   device_id(*state, device), 0, kSuccess,
                   wire::kContextPrimary | wire::kContextFound);
   }
+}
+
+namespace {
+
+uintptr_t base_of(const void* function) {
+  LoadedModule module;
+  return module_of(reinterpret_cast<uintptr_t>(function), module) ? module.load_base : 0;
+}
+
+// Whether a call of the driver stands on this stack, as when a signal handler that interrupted it
+// has called exit(): its locks will not be given back. Also true where that cannot be told.
+bool may_be_inside_the_driver() {
+  void* const of_driver = driver_function("cuDriverGetVersion");
+  uintptr_t addresses[64];
+  const size_t count = capture_native(addresses, sizeof addresses / sizeof *addresses);
+  if (of_driver == nullptr || count == 0) return true;
+  const uintptr_t driver = base_of(of_driver);
+  const uintptr_t own = base_of(reinterpret_cast<void*>(&look_for_unseen_contexts));
+  for (size_t i = 0; i < count; ++i) {
+    const uintptr_t base = base_of(reinterpret_cast<void*>(addresses[i]));
+    if (base != 0 && (base == driver || base == own)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void look_for_unseen_contexts_at_exit() {
+  if (!may_be_inside_the_driver()) look_for_unseen_contexts();
 }
 
 CUdevice device_of_context(const void* context) {

@@ -132,8 +132,10 @@ CUresult free_memory(MemoryKind kind, uint64_t key, Call call) {
 
 // Asks each device whether it has a primary context that no hook saw made, and records those. Never
 // before cuInit has succeeded, and not while a context is being made. Where the shim writes an
-// event anyway, at each kLookInterval-th allocation on a device, and at exit.
+// event anyway, and at each kLookInterval-th allocation on a device.
 void look_for_unseen_contexts();
+// Likewise at the exit, unless it is a signal handler in the middle of the driver that exits.
+void look_for_unseen_contexts_at_exit();
 constexpr uint64_t kLookInterval = 4096;
 
 }  // namespace corral::shim

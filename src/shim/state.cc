@@ -177,7 +177,7 @@ __attribute__((destructor)) static void note_exit() {
   const int phase = load(state.phase);
   if (phase != kReady && (phase != kReadyUnlessForked || state_is_of_parent())) return;
   const int saved = errno;
-  look_for_unseen_contexts();
+  look_for_unseen_contexts_at_exit();
   alignas(8) char buffer[512];
   trace::RecordBuilder record(buffer, sizeof buffer, wire::kExit, own_tid(),
                               trace::clock_ns(CLOCK_MONOTONIC));

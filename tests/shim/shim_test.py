@@ -69,10 +69,9 @@ class ShimTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
         return result
 
-    def dump(self, *paths):
-        text = subprocess.run(
-            [str(HERE / "trace_dump"), *map(str, paths or [self.trace])],
-            capture_output=True, check=True).stdout
+    def dump(self, *options):
+        text = subprocess.run([str(HERE / "trace_dump"), *options, str(self.trace)],
+                              capture_output=True, check=True).stdout
         found = json.loads(text)
         self.assertEqual(found["errors"], [])
         return found["traces"]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// trace_dump FOLDER|FILE…: traces as JSON, for the tests of the shim.
+// trace_dump [--count] FOLDER|FILE…: traces as JSON, for the tests of the shim; with --count only
+// how many events of each kind there are.
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "trace/reader.h"
 
@@ -104,21 +106,38 @@ json dump(const ProcessTrace& trace) {
   return out;
 }
 
+// For traces that are too large to be shown.
+json count_of(const ProcessTrace& trace) {
+  return {{"pid", trace.pid},
+          {"cut", trace.cut},
+          {"damage", trace.damage ? json(trace.damage->what) : json()},
+          {"exited", trace.exit_monotonic_ns.has_value()},
+          {"inits", trace.inits.size()},
+          {"contexts", trace.contexts.size()},
+          {"allocations", trace.allocations.size()},
+          {"lost", trace.records_lost()},
+          {"lost_by_reason", trace.lost_by_reason}};
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   json out = {{"traces", json::array()}, {"errors", json::array()}};
-  for (int i = 1; i < count; ++i) {
+  const bool counts = count > 1 && std::string_view(arguments[1]) == "--count";
+  const auto show = [&](const ProcessTrace& trace) {
+    out["traces"].push_back(counts ? count_of(trace) : dump(trace));
+  };
+  for (int i = counts ? 2 : 1; i < count; ++i) {
     if (std::filesystem::is_directory(arguments[i])) {
       const auto folder = corral::trace::read_trace_folder(arguments[i]);
       if (!folder) {
         out["errors"].push_back(folder.error().what);
         continue;
       }
-      for (const auto& trace : folder->traces) out["traces"].push_back(dump(trace));
+      for (const auto& trace : folder->traces) show(trace);
       for (const auto& error : folder->errors) out["errors"].push_back(error.what);
     } else if (const auto trace = corral::trace::read_trace(arguments[i])) {
-      out["traces"].push_back(dump(*trace));
+      show(*trace);
     } else {
       out["errors"].push_back(trace.error().what);
     }

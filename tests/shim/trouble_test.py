@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong around a job is not the job's trouble. `trouble_test.py CLASS…` runs those classes."""
+import os
+import pathlib
 import sys
 
-from shim_test import HERE, ShimTest, made, run_tests
+from shim_test import BUILD, HERE, ShimTest, made, run_tests
 
 
 class Trouble(ShimTest):
@@ -68,6 +70,105 @@ class Trouble(ShimTest):
         for situation in (["use", "libcuda.so"], ["fork-after"], ["exec"], ["threads", "16"],
                           ["memory"], ["primary"], ["limit", "none"], ["errno"]):
             self.assert_same(*situation)
+
+
+class Moments(ShimTest):
+    """Whatever a process does in the middle of a hook."""
+
+    def undamaged(self, at_least=1):
+        traces = self.dump("--count")
+        self.assertGreaterEqual(len(traces), at_least)
+        for trace in traces:
+            self.assertIsNone(trace["damage"])
+            self.assertFalse(trace["cut"])
+        return traces
+
+    def test_fork_among_threads_that_are_in_hooks(self):
+        self.client("fork-among-threads", "40")
+        traces = self.undamaged(41)
+        self.assertEqual(sum(trace["inits"] for trace in traces), 1)
+
+    def test_fork_in_the_middle_of_a_hook(self):
+        self.make_library_folder(HERE / "libmemory_driver.so")  # has no lock that a fork could break
+        self.client("fork-within")
+        traces = self.undamaged(31)
+        self.assertEqual(len(traces), 31)
+        children = [trace for trace in traces if not trace["inits"]]
+        self.assertEqual([trace["contexts"] for trace in children], [1] * 30)
+
+    def test_exec_from_a_thread_among_others_in_hooks(self):
+        result = self.client("exec-thread")
+        self.assertEqual(result.stdout, b"used\n")
+        traces = self.dump("--count")
+        self.assertEqual([trace["damage"] for trace in traces], [None, None])
+        self.assertTrue(traces[1]["exited"])
+
+    def test_exit_while_threads_are_in_hooks(self):
+        for _ in range(5):
+            self.client("exit-among-threads")
+        self.assertEqual([trace["exited"] for trace in self.undamaged()], [True] * 5)
+
+    def test_a_handler_that_exits_in_the_middle_of_a_hook(self):
+        for _ in range(10):
+            self.client("exit-within", timeout=20)
+        self.assertEqual([trace["exited"] for trace in self.undamaged()], [True] * 10)
+
+    def test_a_handler_that_exits_while_the_driver_holds_its_lock(self):
+        for _ in range(10):
+            self.client("exit-within-driver", timeout=20)
+        self.assertEqual([trace["exited"] for trace in self.undamaged()], [True] * 10)
+
+    def test_a_million_events_of_which_few_can_be_written(self):
+        self.make_library_folder(HERE / "libmemory_driver.so")
+        pairs = 500_000
+        script = f"ulimit -f 65536; exec {HERE}/shim_client many {pairs}"  # 32 MiB
+        result = self.run_job("sh", "-c", script, timeout=280)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""))
+        [trace] = self.undamaged()
+        self.assertGreater(trace["contexts"], 50_000)
+        self.assertGreater(trace["lost"], 500_000)
+        self.assertEqual(trace["inits"] + trace["contexts"] + trace["lost"] + trace["exited"], 2 * pairs + 2)
+
+
+class Company(ShimTest):
+    """What else a user loads."""
+
+    def test_the_users_own_preload_is_kept(self):
+        result = self.run_job(BUILD / "tests/programs/cuda_linked", env={"LD_PRELOAD": str(HERE / "libuser_preload.so")})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertTrue(result.stdout.startswith(b"preload: 0\n"), result.stdout)
+        self.assertEqual([c["function"] for c in made(self.one_trace())], ["cuCtxCreate_v4"])
+
+    def test_the_users_own_library_path_is_kept(self):
+        script = "import ctypes;ctypes.CDLL('libnative_thread.so');ctypes.CDLL('libcuda.so.1').cuInit(0)"
+        result = self.run_job(sys.executable, "-c", script, env={"LD_LIBRARY_PATH": f"{self.lib}:{HERE}"})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(len(self.one_trace()["inits"]), 1)
+
+    def with_allocator(self, name):
+        paths = [p for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib") if os.path.isdir(folder)
+                 for p in pathlib.Path(folder).glob(f"{name}.so.*")]
+        paths += pathlib.Path("/usr/lib").glob(f"*-linux-gnu/{name}.so.*")
+        if not paths:
+            self.skip(name, "not installed")
+        preload = {"LD_PRELOAD": str(paths[0])}
+        result = self.client("threads", "16", env=preload)
+        self.assertEqual(result.stdout, b"")
+        trace = self.one_trace()
+        self.assertEqual(len(made(trace)), 16)
+        self.assertTrue(all(c["native"] for c in made(trace)))
+        for situation in (["fork-after"], ["signals"], ["exec"], ["small-stack"]):
+            self.client(*situation, env=preload)
+        script = ("import ctypes;c=ctypes.CDLL('libcuda.so.1');p=ctypes.c_void_p();c.cuInit(0);"
+                  "print(c.cuCtxCreate_v2(ctypes.byref(p),0,0))")
+        result = self.run_job(sys.executable, "-c", script, env=preload)
+        self.assertEqual((result.stdout, result.stderr), (b"0\n", b""))
+
+    def test_jemalloc(self):
+        self.with_allocator("libjemalloc")
+
+    def test_tcmalloc(self):
+        self.with_allocator("libtcmalloc_minimal")
 
 
 if __name__ == "__main__":

@@ -60,12 +60,20 @@ int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   return device < 2 ? 0 : 101;
 }
 
+int cuCtxCreate_v2(void** context, unsigned flags, int device) {
+  (void)flags;
+  *context = (void*)(uintptr_t)next_address(device);
+  return 0;
+}
+int cuCtxDestroy_v2(void* context) { return context == 0; }
+
 int cuMemAlloc_v2(Address* address, size_t bytes) {
   (void)bytes;
   *address = next_address(0);
   return 0;
 }
-int cuMemAllocPitch_v2(Address* address, size_t* pitch, size_t width, size_t height, unsigned size) {
+int cuMemAllocPitch_v2(Address* address, size_t* pitch, size_t width, size_t height,
+                       unsigned size) {
   (void)height, (void)size;
   *pitch = (width + 511) / 512 * 512;
   *address = next_address(0);
