@@ -39,7 +39,7 @@ with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
     for _ in range(options.rounds):
         for folder in results:
             results[folder].append(run(folder, trace))
-    print(f"{'ns a call':20} {'without':>10} {'with':>10} {'added':>10}")
+    print(f"{'ns a call':24} {'without':>10} {'with':>10} {'added':>10}")
     for name in results[plain][0]:
         without, added = (statistics.median(r[name] for r in results[f]) for f in (plain, shim))
-        print(f"{name:20} {without:10.1f} {added:10.1f} {added - without:10.1f}")
+        print(f"{name:24} {without:10.1f} {added:10.1f} {added - without:10.1f}")

@@ -18,6 +18,10 @@ int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
   for (int i = 0; i < 16; ++i) uuid[i] = (unsigned char)(device + i);
   return 0;
 }
+int cuDeviceGetCount(int* count) {
+  *count = 2;
+  return 0;
+}
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   (void)device;
   *flags = 0;
@@ -46,5 +50,52 @@ int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
 }
 int cuMemFree_v2(unsigned long long address) {
   (void)address;
+  return 0;
+}
+int cuStreamCreate(void** stream, unsigned flags) {
+  (void)flags;
+  *stream = (void*)(size_t)0x5000;
+  return 0;
+}
+int cuStreamGetDevice(void* stream, int* device) {
+  (void)stream;
+  *device = 0;
+  return 0;
+}
+int cuMemAllocAsync(unsigned long long* address, size_t bytes, void* stream) {
+  (void)stream;
+  return cuMemAlloc_v2(address, bytes);
+}
+int cuMemFreeAsync(unsigned long long address, void* stream) {
+  (void)address, (void)stream;
+  return 0;
+}
+int cuMemPoolCreate(void** pool, const void* properties) {
+  (void)properties;
+  *pool = (void*)(size_t)0x6000;
+  return 0;
+}
+int cuMemAllocFromPoolAsync(unsigned long long* address, size_t bytes, void* pool, void* stream) {
+  (void)pool, (void)stream;
+  return cuMemAlloc_v2(address, bytes);
+}
+int cuMemCreate(unsigned long long* handle, size_t bytes, const void* properties,
+                unsigned long long flags) {
+  (void)properties, (void)flags;
+  return cuMemAlloc_v2(handle, bytes);
+}
+int cuMemRelease(unsigned long long handle) {
+  (void)handle;
+  return 0;
+}
+int cuArrayCreate_v2(void** array, const void* descriptor) {
+  (void)descriptor;
+  unsigned long long address;
+  cuMemAlloc_v2(&address, 4096);
+  *array = (void*)address;
+  return 0;
+}
+int cuArrayDestroy(void* array) {
+  (void)array;
   return 0;
 }
