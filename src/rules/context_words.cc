@@ -13,11 +13,14 @@ std::string stray_title(const snapshot::Context& context) {
                      context.gpu ? std::to_string(*context.gpu) : context.gpu_uuid);
 }
 
+std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit) {
+  return fmt::format("{} called from {}:{} in {}", context.call, printable(culprit.file),
+                     culprit.line ? std::to_string(*culprit.line) : "?",
+                     printable(culprit.function));
+}
+
 std::string origin(const snapshot::Context& context) {
-  if (const auto& culprit = context.culprit)
-    return fmt::format("{} called from {}:{} in {}", context.call, printable(culprit->file),
-                       culprit->line ? std::to_string(*culprit->line) : "?",
-                       printable(culprit->function));
+  if (context.culprit) return origin(context, *context.culprit);
   for (const snapshot::NativeFrame& frame : context.stack.native) {
     if (frame.module.empty()) continue;
     return frame.function.empty() ? fmt::format("{} called from {}+{:#x}", context.call,

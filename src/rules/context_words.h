@@ -14,5 +14,7 @@ std::string stray_title(const snapshot::Context& context);
 // Where the call came from: "cuDevicePrimaryCtxRetain called from train.py:88 in evaluate", or the
 // innermost native frame, or that nothing is known.
 std::string origin(const snapshot::Context& context);
+// The same with another line than the context's own culprit.
+std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit);
 
 }  // namespace corral::rules

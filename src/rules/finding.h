@@ -10,11 +10,17 @@
 #include <string_view>
 #include <vector>
 
+#include "snapshot/run.h"
+
 namespace corral::rules {
 
 enum class Severity { info, warning, error };
 
 std::string_view name(Severity severity);
+
+// Which of two findings comes first where both explain one context: what could have been said of
+// any call on the default device comes last, a value that proves the cause first.
+enum class Precedence { general, thread, text, call, module, value };
 
 struct Finding {
   std::string id;  // dotted and permanent: "stray.changed-variable"
@@ -27,6 +33,8 @@ struct Finding {
   std::string verify;  // how to see it by hand
   std::string fix;
   std::vector<std::size_t> contexts;  // the run's contexts that it explains, by position
+  Precedence precedence = Precedence::general;
+  std::optional<snapshot::PythonFrame> culprit;  // a better one than the contexts' own
 };
 
 }  // namespace corral::rules

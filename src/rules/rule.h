@@ -31,6 +31,7 @@ struct Rule {
   std::string_view cause;
   std::string_view verify;
   std::string_view fix;
+  Precedence precedence = Precedence::general;
   // A fallback sees contexts that no other rule explained, and runs after all others.
   bool fallback = false;
   Outcome (*check)(const snapshot::Run& run) = nullptr;

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process whose CUDA_VISIBLE_DEVICES at cuInit was not the one it was given.
+// A process whose CUDA_VISIBLE_DEVICES at cuInit was another than it was given. One that had none
+// is of stray.lost-variable.
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "rules/context_words.h"
-#include "rules/rule.h"
+#include "rules/stray_context.h"
 
 namespace corral::rules {
 namespace {
 
-using snapshot::Context;
-using snapshot::Init;
-using snapshot::Run;
-
-Outcome check(const Run& run);
+Outcome check(const snapshot::Run& run);
 
 const Registered<Rule> rule{Rule{
     .id = "stray.changed-variable",
@@ -27,37 +23,23 @@ const Registered<Rule> rule{Rule{
     .fix = "Remove the line that sets CUDA_VISIBLE_DEVICES, or run with a method that the kernel "
            "enforces "
            "(--enforce auto), which the variable cannot undo.",
+    .precedence = Precedence::value,
     .check = check}};
 
-const Init* init_of(const Run& run, pid_t pid) {
-  const Init* last = nullptr;
-  for (const Init& init : run.inits)
-    if (init.pid == pid && init.result == 0) last = &init;
-  return last;
+std::optional<Explanation> explain(const Stray& stray) {
+  const auto& given = stray.run().confinement.visible_devices;
+  const snapshot::Init* init = stray.init();
+  if (!given || init == nullptr || !init->visible_devices || *init->visible_devices == *given)
+    return std::nullopt;
+  Explanation out;
+  out.evidence = {
+      fmt::format("given CUDA_VISIBLE_DEVICES={}", *given),
+      fmt::format("at cuInit CUDA_VISIBLE_DEVICES={}", printable(*init->visible_devices))};
+  return out;
 }
 
-Outcome check(const Run& run) {
-  Outcome outcome;
-  if (!run.confinement.visible_devices) return outcome;
-  for (std::size_t i = 0; i < run.contexts.size(); ++i) {
-    const Context& context = run.contexts[i];
-    if (!context.stray) continue;
-    const Init* init = init_of(run, context.pid);
-    if (init == nullptr || init->visible_devices == run.confinement.visible_devices) continue;
-    Finding finding = finding_of(rule.value());
-    finding.gpu = context.gpu;
-    finding.pid = context.pid;
-    finding.title = stray_title(context);
-    finding.evidence = {
-        fmt::format("given CUDA_VISIBLE_DEVICES={}", *run.confinement.visible_devices),
-        init->visible_devices
-            ? fmt::format("at cuInit CUDA_VISIBLE_DEVICES={}", printable(*init->visible_devices))
-            : "at cuInit CUDA_VISIBLE_DEVICES was not set",
-        origin(context)};
-    finding.contexts = {i};
-    outcome.findings.push_back(std::move(finding));
-  }
-  return outcome;
+Outcome check(const snapshot::Run& run) {
+  return explain_strays(run, rule.value(), explain, Found::taken);
 }
 
 }  // namespace
