@@ -175,14 +175,19 @@ Retain begin_retain(CUdevice device) {
 
 void end_retain(const char* function, CUdevice device, const Retain& retain, const void* context,
                 CUresult result) {
-  if (retain.recorded) return;
-  const KeepErrno keep;
   State* const state = ready_state();
   if (state == nullptr) return;
+  Device* const known = known_device(*state, device);
+  // Known to be active when the call began; unless another thread has ended it since, this one has
+  // only counted it.
+  if (retain.recorded && (result != kSuccess || known == nullptr ||
+                          __atomic_load_n(&known->primary, __ATOMIC_SEQ_CST) != 0)) {
+    return;
+  }
+  const KeepErrno keep;
   uint32_t flags = wire::kContextPrimary;
   bool told = false;
   if (result == kSuccess) {
-    Device* const known = known_device(*state, device);
     // Of threads that retain at once, one tells.
     uint64_t none = 0;
     told = known != nullptr &&
@@ -190,7 +195,7 @@ void end_retain(const char* function, CUdevice device, const Retain& retain, con
                                         false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
     if (retain.active) flags |= wire::kContextFound;
   }
-  end_making(*state);
+  if (!retain.recorded) end_making(*state);
   if (told) return;
   context_made(function, device, context, result, flags);
 }
@@ -202,8 +207,15 @@ void primary_released(const char* function, CUdevice device) {
   Device* const known = known_device(*state, device);
   if (known == nullptr || !__atomic_load_n(&known->primary, __ATOMIC_ACQUIRE)) return;
   if (primary_is_active(device, true)) return;
-  const uint64_t context = __atomic_exchange_n(&known->primary, uint64_t{0}, __ATOMIC_ACQ_REL);
+  const uint64_t context = __atomic_exchange_n(&known->primary, uint64_t{0}, __ATOMIC_SEQ_CST);
   if (context == 0) return;
+  // Made again by another thread, which took it for the one that was known: as if it had not ended.
+  uint64_t none = 0;
+  if (primary_is_active(device, false) &&
+      __atomic_compare_exchange_n(&known->primary, &none, context, false, __ATOMIC_SEQ_CST,
+                                  __ATOMIC_SEQ_CST)) {
+    return;
+  }
   write_context(*state, wire::kContextEnded, function, device_id(*state, device),
                 context == kUnseenContext ? 0 : context, kSuccess, wire::kContextPrimary);
 }

@@ -117,6 +117,25 @@ class Unseen(ShimTest):
                          [("cuDevicePrimaryCtxRetain", 1, False), ("cuCtxCreate_v2", 0, False)])
         self.assertTrue(self.one_trace()["contexts"][0]["found"])
 
+    def test_contexts_that_come_and_go_through_hooks_are_never_found(self):
+        self.make_library_folder(HERE / "libmemory_driver.so")
+        for threads in (1, 2, 6):
+            with self.subTest(threads=threads):
+                self.come_and_go(threads)
+
+    def come_and_go(self, threads):
+        for path in self.trace.iterdir():
+            path.unlink()
+        self.client("primary-among-threads", threads)
+        contexts = self.dump()[0]["contexts"]
+        of_one = [c for c in contexts if c["device"]["ordinal"] == 1]
+        self.assertEqual({c["function"] for c in of_one},
+                         {"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"})
+        self.assertEqual({c["function"] for c in contexts if c["device"]["ordinal"] == 0},
+                         {"cuCtxCreate_v2", "cuCtxDestroy_v2"})
+        ended = sum(c["ended"] for c in of_one)
+        self.assertEqual(len(of_one), 2 * ended)  # none is left at the end
+
     def test_it_ends_as_others_do(self):
         self.assertEqual(self.steps("init", "unseen1", "create0", "retain1", "reset1", "retain1"),
                          [("cuCtxCreate_v2", 0, False), (self.ASKED, 1, False),

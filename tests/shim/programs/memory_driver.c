@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver with every way to memory and nothing behind them. Numbers tell where things lie: bit 40
 // of an address and bit 0 of a handle or a stream are the device.
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 typedef unsigned long long Address;
 typedef struct {
@@ -53,11 +55,25 @@ int cuPointerGetAttribute(void* value, int attribute, Address address) {
   *(int*)value = address & DEVICE_1 ? 1 : 0;
   return 0;
 }
+// The primary context is there long before the call that makes it comes back, and gone long before
+// the one that ends it does.
+static atomic_int references[2];
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   must_be_initialised();
   *flags = 0;
-  *active = 0;
+  *active = device < 2 && references[device] > 0;
   return device < 2 ? 0 : 101;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  ++references[device];
+  usleep(300);
+  *context = (void*)(uintptr_t)(0x5000 + device);
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  --references[device];
+  usleep(300);
+  return 0;
 }
 
 int cuCtxCreate_v2(void** context, unsigned flags, int device) {

@@ -326,6 +326,29 @@ static int exit_within_the_driver(void) {
   }
 }
 
+static void* retain_and_release(void* argument) {
+  const Driver* const driver = argument;
+  for (int i = 0; i < 150; ++i) {
+    Context context;
+    CHECK(driver->retain(&context, 1) == 0 && driver->release(1) == 0);
+  }
+  return NULL;
+}
+
+// The primary context comes and goes in all threads, while others give the shim reason to look.
+static int primary_among_threads(int count) {
+  static Driver driver;
+  driver = any_driver();
+  CHECK(driver.init(0) == 0);
+  start_busy(&driver, 2);
+  pthread_t threads[16];
+  CHECK(count <= 16);
+  for (int i = 0; i < count; ++i)
+    CHECK(pthread_create(&threads[i], NULL, retain_and_release, &driver) == 0);
+  for (int i = 0; i < count; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
+  exit(0);
+}
+
 // So many events that they do not all fit.
 static int many(int count) {
   const Driver driver = any_driver();
@@ -527,6 +550,7 @@ int main(int count, char** arguments) {
   if (strcmp(what, "exit-among-threads") == 0) return exit_among_threads();
   if (strcmp(what, "exit-within") == 0) return exit_within_a_hook();
   if (strcmp(what, "exit-within-driver") == 0) return exit_within_the_driver();
+  if (strcmp(what, "primary-among-threads") == 0) return primary_among_threads(atoi(more));
   if (strcmp(what, "many") == 0) return many(atoi(more));
   fprintf(stderr, "unknown situation %s\n", what);
   return 2;
