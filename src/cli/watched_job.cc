@@ -22,6 +22,8 @@
 #include "rules/engine.h"
 #include "sample/sampler.h"
 #include "snapshot/from_trace.h"
+#include "snapshot/sources.h"
+#include "snapshot/symbols.h"
 #include "trace/reader.h"
 
 namespace corral::cli {
@@ -168,6 +170,8 @@ int watch_job(const WatchOptions& options, JobSetup& setup, const std::vector<in
   add_end(end, start_ns, monotonic_ns() - static_cast<std::int64_t>(end.grace_used_s * 1e9), run);
   add_samples(sampler.stop(start_ns), run);
   add_traces(setup.observation, start_ns, watch.seen(), run);
+  snapshot::name_functions(run);
+  snapshot::add_sources(run);
   add_orphans(end.orphans, run);
   if (!end.orphans.empty() && setup.observation.folder) setup.observation.folder->keep();
   if (setup.confinement) (void)isolate::release(*setup.confinement);

@@ -109,6 +109,7 @@ Json contexts(const Run& run) {
                     {"culprit", culprit(context.culprit)},
                     {"python", python(context.stack)},
                     {"python_source", context.stack.python_source},
+                    {"python_of_main_thread", context.stack.of_main_thread},
                     {"native", native(context.stack)}});
   }
   return list;

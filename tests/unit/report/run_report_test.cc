@@ -198,8 +198,9 @@ TEST(json, has_the_fields_of_schema_1) {
                           "job_memory_peak_bytes", "memory_min_bytes", "memory_max_bytes",
                           "power_mean_w", "power_before_w", "sm_clock_mean_mhz"})
     EXPECT_TRUE(json["gpus"][0].contains(key)) << key;
-  for (const char* key : {"gpu", "pid", "process", "rank", "thread", "time_s", "ended_s", "call",
-                          "stray", "finding", "culprit", "python", "native"})
+  for (const char* key :
+       {"gpu", "pid", "process", "rank", "thread", "time_s", "ended_s", "call", "stray", "finding",
+        "culprit", "python", "python_source", "python_of_main_thread", "native"})
     EXPECT_TRUE(json["contexts"][0].contains(key)) << key;
   for (const char* key : {"pid", "time_s", "visible_devices", "culprit"})
     EXPECT_TRUE(json["inits"][0].contains(key)) << key;

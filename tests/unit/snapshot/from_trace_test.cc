@@ -102,6 +102,23 @@ TEST(from_trace, failures_and_second_handles_are_no_contexts) {
   EXPECT_EQ(run_of({parsed(bytes)}).gpus[0].contexts, 1U);
 }
 
+TEST(from_trace, a_number_that_no_device_has_is_kept_with_its_call) {
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, trace::device_id(1, 0xAA), 0, [](RecordBuilder&) {},
+                {.result = 101});
+  bytes.context(wire::kContextMade, trace::device_id(1, 0xAA), 0, [](RecordBuilder&) {},
+                {.result = 2});
+  bytes.add(wire::kNoSuchDevice, [](RecordBuilder& record) {
+    record.payload(wire::NoSuchDevicePayload{.ordinal = 7, .result = 101});
+    record.text(wire::kFunction, "cuDeviceGet", 11);
+  });
+  const auto run = run_of({parsed(bytes)});
+  ASSERT_EQ(run.no_such_devices.size(), 2U);
+  EXPECT_EQ(run.no_such_devices[0].ordinal, 7);
+  EXPECT_EQ(run.no_such_devices[0].call, "cuDeviceGet");
+  EXPECT_EQ(run.no_such_devices[1].ordinal, 1);
+}
+
 TEST(from_trace, what_the_shim_refused_is_kept_and_is_no_context_of_the_gpu) {
   TraceBytes bytes;
   const auto nothing = [](RecordBuilder&) {};
@@ -229,6 +246,21 @@ TEST(from_trace, resolves_the_modules_of_native_frames) {
   EXPECT_EQ(stack.native[1].module, "");
   EXPECT_EQ(stack.python_source, "walker 3.12");
   EXPECT_EQ(run.contexts[0].culprit->file, "ünï/模型.py");
+}
+
+TEST(from_trace, marks_frames_of_the_main_thread) {
+  const auto marked = [](const std::string& source) {
+    TraceBytes bytes;
+    bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 1,
+                  [&](RecordBuilder& record) {
+                    record.text(wire::kPythonSource, source.data(), source.size());
+                  },
+                  {});
+    return run_of({parsed(bytes)}).contexts[0].stack.of_main_thread;
+  };
+  EXPECT_TRUE(marked("main thread, walker 3.13t"));
+  EXPECT_FALSE(marked("walker 3.12"));
+  EXPECT_FALSE(marked("no Python state on this thread; of the main thread: it has none"));
 }
 
 TEST(from_trace, sorts_the_events_of_all_processes_and_adds_their_losses) {
