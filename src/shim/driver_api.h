@@ -108,6 +108,7 @@ constexpr uintptr_t kLastNamedStream = 2;
 }  // namespace corral::shim
 
 CORRAL_EXPORT CUresult cuInit(unsigned flags);
+CORRAL_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal);
 
 CORRAL_EXPORT CUresult cuGetProcAddress(const char* symbol, void** function, int cuda_version,
                                         uint64_t flags);

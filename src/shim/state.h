@@ -44,6 +44,7 @@ struct alignas(kPageBytes) State {
   int init_phase;  // InitPhase
   uint32_t init_failures;
   uint32_t context_failures;
+  uint32_t no_such_devices;  // records of numbers that no device has
   uint32_t allocation_events;
   uint64_t scratch_in_use;            // a bit for each buffer
   uint64_t lost_written;              // total of losses when the last kLost record was written

@@ -110,6 +110,22 @@ void take_visible_devices(const trace::ProcessTrace& trace, const trace::Event& 
     if (init.result == 0) context.visible_devices = variable(init, "CUDA_VISIBLE_DEVICES");
 }
 
+constexpr int kInvalidDevice = 101;  // CUDA_ERROR_INVALID_DEVICE
+
+void add_no_such_devices(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run) {
+  const auto add = [&](const trace::Event& event, int ordinal) {
+    run.no_such_devices.push_back({.pid = static_cast<pid_t>(trace.pid),
+                                   .process = process_text(trace),
+                                   .time_s = seconds(event.monotonic_ns, start_ns),
+                                   .call = event.function,
+                                   .ordinal = ordinal,
+                                   .culprit = culprit_of(stack_of(trace, event.stack).python)});
+  };
+  for (const trace::NoSuchDeviceEvent& event : trace.no_such_devices) add(event, event.ordinal);
+  for (const trace::ContextEvent& event : trace.contexts)
+    if (event.result == kInvalidDevice && event.device.ordinal) add(event, *event.device.ordinal);
+}
+
 void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run) {
   // Handles of this process's contexts that have not ended, by position in run.contexts.
   std::vector<std::pair<std::uint64_t, std::size_t>> open;
@@ -172,6 +188,7 @@ void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t sta
   for (const trace::ProcessTrace& trace : traces) {
     add_inits(trace, start_ns, run);
     add_contexts(trace, start_ns, run);
+    add_no_such_devices(trace, start_ns, run);
     run.coverage.records_lost += trace.records_lost();
     if (trace.damage) run.notes.push_back(trace.damage->what);
   }

@@ -90,6 +90,16 @@ struct Init {
   std::optional<PythonFrame> culprit;
 };
 
+// A device was asked for by a number that the process has none of.
+struct NoSuchDevice {
+  pid_t pid = 0;
+  std::string process;
+  double time_s = 0;
+  std::string call;  // "cuDeviceGet", or one that makes a context
+  int ordinal = 0;
+  std::optional<PythonFrame> culprit;
+};
+
 struct Sample {
   double time_s = 0;
   std::optional<std::uint64_t> memory_used_bytes;
@@ -177,6 +187,7 @@ struct Run {
   std::vector<GpuRun> gpus;
   std::vector<Context> contexts;
   std::vector<Init> inits;
+  std::vector<NoSuchDevice> no_such_devices;
   // The user's own files that stand in the stacks, by the key of source_key() in sources.h; files
   // that could not be read, or changed since the job began, are absent.
   std::map<std::string, std::string> sources;

@@ -194,6 +194,14 @@ void add_record(ProcessTrace& trace, const wire::RecordHeader& header,
     case wire::kAllocation:
       add_allocation(trace, read_as<wire::AllocationPayload>(payload), std::move(fields.event));
       return;
+    case wire::kNoSuchDevice: {
+      const auto none = read_as<wire::NoSuchDevicePayload>(payload);
+      fields.event.result = none.result;
+      NoSuchDeviceEvent& event = trace.no_such_devices.emplace_back();
+      static_cast<Event&>(event) = std::move(fields.event);
+      event.ordinal = none.ordinal;
+      return;
+    }
     case wire::kModule: {
       const auto module = read_as<wire::ModulePayload>(payload);
       trace.modules[module.id] = {.path = std::move(fields.path), .load_base = module.load_base};

@@ -79,6 +79,11 @@ struct AllocationEvent : Event {
   bool graph = false;    // a graph's node: made when the graph is launched
 };
 
+// A number that no device has in that process.
+struct NoSuchDeviceEvent : Event {
+  int ordinal = 0;
+};
+
 struct Module {
   std::string path;  // empty: the program itself
   std::uint64_t load_base = 0;
@@ -122,6 +127,7 @@ struct ProcessTrace {
   std::vector<Event> inits;
   std::vector<ContextEvent> contexts;  // makers and enders in the order of the file
   std::vector<AllocationEvent> allocations;
+  std::vector<NoSuchDeviceEvent> no_such_devices;
   std::map<std::uint32_t, Module> modules;
   std::array<std::uint64_t, wire::kLossReasons> lost_by_reason{};
   std::optional<std::int64_t> exit_monotonic_ns;

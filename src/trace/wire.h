@@ -54,6 +54,7 @@ enum Kind : uint16_t {
   kModule = 5,        // ModulePayload
   kLost = 6,          // LostPayload
   kExit = 7,          // ExitPayload
+  kNoSuchDevice = 8,  // NoSuchDevicePayload
 };
 
 // Begins every record; the payload of the kind follows, then fields until `size` is used up.
@@ -179,6 +180,14 @@ struct ExitPayload {
   uint64_t reserved;  // 0
 };
 static_assert(sizeof(ExitPayload) == 8);
+
+// A device was asked for by a number that this process has none of (cuDeviceGet). Fields: function,
+// thread name, stack.
+struct NoSuchDevicePayload {
+  int32_t ordinal;
+  int32_t result;  // CUresult
+};
+static_assert(sizeof(NoSuchDevicePayload) == 8);
 
 // The counters file: one CountersFile, mapped and changed in place by the process.
 constexpr uint32_t kMaxDevices = 64;
