@@ -24,9 +24,10 @@ bool has_type(const Interpreter& python, const Object& object, const void* type)
 
 // The end of a file's path says more than its beginning, so that is what is kept of long ones.
 template <class Memory>
-bool read_text(const Interpreter& python, const char* address, bool keep_end, Text& out) {
+bool read_text(const Memory& memory, const Interpreter& python, const char* address, bool keep_end,
+               Text& out) {
   const PythonLayout& layout = python.layout;
-  const typename Memory::Object object(address);
+  const typename Memory::Object object(memory, address);
   int64_t length = 0;
   uint32_t state = 0;
   if (!has_type(python, object, python.text_type) || !get(length, object, layout.text_length) ||
@@ -48,14 +49,14 @@ bool read_text(const Interpreter& python, const char* address, bool keep_end, Te
   }
   if (ascii && width == 1) {
     const bool whole = skipped == address ? object.read(out.buffer, offset, count)
-                                          : Memory::read(out.buffer, skipped + offset, count);
+                                          : memory.read(out.buffer, skipped + offset, count);
     if (whole) out.used = count;
     return whole;
   }
   for (size_t i = 0; i < count; ++i, offset += width) {
     uint32_t code_point = 0;
     const bool there = skipped == address ? object.read(&code_point, offset, width)
-                                          : Memory::read(&code_point, skipped + offset, width);
+                                          : memory.read(&code_point, skipped + offset, width);
     if (!there || code_point > 0x10FFFF) return false;
     out.used += put_utf8(out.buffer + out.used, code_point);
   }
@@ -68,15 +69,15 @@ struct Frame {
 };
 
 template <class Memory>
-bool line_of(const Interpreter& python, const Frame& frame, const typename Memory::Object& code,
-             int& line) {
+bool line_of(const Memory& memory, const Interpreter& python, const Frame& frame,
+             const typename Memory::Object& code, int& line) {
   const PythonLayout& layout = python.layout;
   int first_line = 0;
   const char* at = nullptr;
   if (!get(first_line, code, layout.code_first_line) || !get(at, code, layout.code_lines)) {
     return false;
   }
-  const typename Memory::Object table(at);
+  const typename Memory::Object table(memory, at);
   int64_t bytes = 0;
   if (!has_type(python, table, python.bytes_type) || !get(bytes, table, layout.var_size)) {
     return false;
@@ -84,7 +85,7 @@ bool line_of(const Interpreter& python, const Frame& frame, const typename Memor
   line = first_line;
   if (frame.instruction < 0) return true;
   if (bytes < 0 || static_cast<size_t>(bytes) > kMaxLineTableBytes) return false;
-  TableReader<Memory> reader(at + layout.bytes_text, static_cast<size_t>(bytes));
+  TableReader<typename Memory::Object> reader(table, layout.bytes_text, static_cast<size_t>(bytes));
   line = layout.lines == LineTable::locations
              ? line_in_locations(reader, first_line, frame.instruction)
              : line_in_pairs(reader, layout.lines, first_line, frame.instruction);
@@ -93,8 +94,8 @@ bool line_of(const Interpreter& python, const Frame& frame, const typename Memor
 
 // Where the bytecode begins that a frame runs: the code's own, or one of its copies for threads.
 template <class Memory>
-bool bytecode_of(const PythonLayout& layout, const typename Memory::Object& frame, const char* code,
-                 const char*& begin) {
+bool bytecode_of(const Memory& memory, const PythonLayout& layout,
+                 const typename Memory::Object& frame, const char* code, const char*& begin) {
   begin = code + layout.code_instructions;
   if (layout.frame_copy == kNone) return true;
   int32_t copy = 0;
@@ -102,19 +103,20 @@ bool bytecode_of(const PythonLayout& layout, const typename Memory::Object& fram
   if (copy == 0) return true;
   const char* copies = nullptr;
   int64_t count = 0;
-  return Memory::read(&copies, code + layout.code_copies, sizeof copies) &&
-         Memory::read(&count, copies, sizeof count) && copy > 0 && copy < count &&
-         Memory::read(&begin, copies + sizeof count + sizeof begin * static_cast<size_t>(copy),
-                      sizeof begin);
+  return memory.read(&copies, code + layout.code_copies, sizeof copies) &&
+         memory.read(&count, copies, sizeof count) && copy > 0 && copy < count &&
+         memory.read(&begin, copies + sizeof count + sizeof begin * static_cast<size_t>(copy),
+                     sizeof begin);
 }
 
 enum class Step { frame, marker, wrong };
 
-// What the frame is, and the one that called it.
+// What the frame is, and the one that called it. That its code is code is not looked at yet.
 template <class Memory>
-Step read_frame(const Interpreter& python, const char* at, Frame& frame, const char*& previous) {
+Step read_frame(const Memory& memory, const Interpreter& python, const char* at, Frame& frame,
+                const char*& previous) {
   const PythonLayout& layout = python.layout;
-  const typename Memory::Object object(at);
+  const typename Memory::Object object(memory, at);
   if (!get(previous, object, layout.frame_previous)) return Step::wrong;
   if (layout.frame_owner != kNone) {
     uint8_t owner = 0;
@@ -122,19 +124,13 @@ Step read_frame(const Interpreter& python, const char* at, Frame& frame, const c
     if (owner >= kFirstOwnerWithoutCode) return Step::marker;
   }
   uintptr_t code = 0;
-  const void* type = nullptr;
   if (!get(code, object, layout.frame_code)) return Step::wrong;
-  code &= ~uintptr_t{layout.code_tag};
-  frame.code = reinterpret_cast<const char*>(code);
-  if (code % 8 != 0 || !Memory::read(&type, frame.code + layout.object_type, sizeof type) ||
-      type != python.code_type) {
-    return Step::wrong;
-  }
+  frame.code = reinterpret_cast<const char*>(code & ~uintptr_t{layout.code_tag});
   if (layout.code_instructions != kNone) {
     const char* instruction = nullptr;
     const char* begin = nullptr;
     if (!get(instruction, object, layout.frame_instruction) ||
-        !bytecode_of<Memory>(layout, object, frame.code, begin)) {
+        !bytecode_of(memory, layout, object, frame.code, begin)) {
       return Step::wrong;
     }
     frame.instruction = instruction < begin ? -1 : (instruction - begin) / 2;
@@ -148,45 +144,66 @@ Step read_frame(const Interpreter& python, const char* at, Frame& frame, const c
 }
 
 template <class Memory>
-bool first_frame(const Interpreter& python, const char* thread_state, const char*& frame) {
+bool first_frame(const Memory& memory, const Interpreter& python, const char* thread_state,
+                 const char*& frame) {
   const PythonLayout& layout = python.layout;
-  if (!Memory::read(&frame, thread_state + layout.thread_frame, sizeof frame)) return false;
+  if (!memory.read(&frame, thread_state + layout.thread_frame, sizeof frame)) return false;
   if (layout.cframe_frame == kNone || frame == nullptr) return true;
-  return Memory::read(&frame, frame + layout.cframe_frame, sizeof frame);
+  return memory.read(&frame, frame + layout.cframe_frame, sizeof frame);
 }
 
-// What a walk met: two walks that met the same met the same stack.
-struct Met {
-  size_t frames;
-  uint64_t mark;
-  void add(uint64_t word) {
-    mark = (mark ^ word) * 0x9E3779B97F4A7C15ULL;
-    mark ^= mark >> 29;
+constexpr size_t kInnermost = 56;
+constexpr size_t kOutermost = 8;
+
+// The frames of a stack that hold code: how many, and the innermost and outermost of them.
+class Chain {
+ public:
+  size_t frames() const { return frames_; }
+  // Frames of the middle that are not there.
+  size_t omitted() const {
+    return frames_ > kInnermost + kOutermost ? frames_ - kInnermost - kOutermost : 0;
   }
-  bool operator==(const Met& other) const { return frames == other.frames && mark == other.mark; }
+  // Chains that met the same frames at the same instructions are the same.
+  bool same_as(const Chain& other) const {
+    return frames_ == other.frames_ && mark_ == other.mark_;
+  }
+  void add(const char* at, const Frame& frame) {
+    kept_[place(frames_)] = frame;
+    ++frames_;
+    mix(reinterpret_cast<uint64_t>(at));
+    mix(reinterpret_cast<uint64_t>(frame.code));
+    mix(static_cast<uint64_t>(frame.instruction));
+  }
+  // 0: the innermost. Not for those that are omitted.
+  const Frame& frame(size_t number) const { return kept_[place(number)]; }
+
+ private:
+  static size_t place(size_t number) {
+    return number < kInnermost ? number : kInnermost + (number - kInnermost) % kOutermost;
+  }
+  void mix(uint64_t word) {
+    mark_ = (mark_ ^ word) * 0x9E3779B97F4A7C15ULL;
+    mark_ ^= mark_ >> 29;
+  }
+
+  size_t frames_ = 0;
+  uint64_t mark_ = 0;
+  Frame kept_[kInnermost + kOutermost];
 };
 
-// Calls visit(frame, number) for each frame that holds code, innermost first, `most` at most. Null:
-// the outermost frame was reached, or `most`; else why it was not.
-template <class Memory, class Visit>
-Reason walk(const Interpreter& python, const char* thread_state, size_t most, Met& met,
-            Visit visit) {
+// Walks to the outermost frame, or until `most` were met; null, or why neither was possible.
+template <class Memory>
+Reason walk(const Memory& memory, const Interpreter& python, const char* thread_state, size_t most,
+            Chain& chain) {
   const char* at = nullptr;
-  met = {};
-  if (!first_frame<Memory>(python, thread_state, at)) return "the thread state is unreadable";
-  for (size_t steps = 0; at != nullptr && met.frames < most; ++steps) {
+  if (!first_frame(memory, python, thread_state, at)) return "the thread state is unreadable";
+  for (size_t steps = 0; at != nullptr && chain.frames() < most; ++steps) {
     if (steps > 2 * most) return "the chain of frames has no end";  // of each two one holds code
     Frame frame{};
     const char* previous = nullptr;
-    const Step step = read_frame<Memory>(python, at, frame, previous);
-    if (step == Step::wrong) return "a frame holds no code object";
-    if (step == Step::frame) {
-      if (Reason wrong = visit(frame, met.frames)) return wrong;
-      ++met.frames;
-      met.add(reinterpret_cast<uint64_t>(at));
-      met.add(reinterpret_cast<uint64_t>(frame.code));
-      met.add(static_cast<uint64_t>(frame.instruction));
-    }
+    const Step step = read_frame(memory, python, at, frame, previous);
+    if (step == Step::wrong) return "a frame is unreadable";
+    if (step == Step::frame) chain.add(at, frame);
     at = previous;
   }
   return nullptr;
@@ -194,27 +211,44 @@ Reason walk(const Interpreter& python, const char* thread_state, size_t most, Me
 
 // Reads file, function and line of a frame, and adds them to the record when there is one.
 template <class Memory>
-Reason take_frame(const Interpreter& python, const Frame& frame, trace::RecordBuilder* record) {
+Reason take_frame(const Memory& memory, const Interpreter& python, const Frame& frame,
+                  trace::RecordBuilder* record) {
   char file_text[kFileBytes];
   char name_text[kNameBytes];
   Text file{file_text, sizeof file_text};
   Text name{name_text, sizeof name_text};
-  const typename Memory::Object code(frame.code);
+  const typename Memory::Object code(memory, frame.code);
   const char* file_object = nullptr;
   const char* name_object = nullptr;
   int line = 0;
+  if (!has_type(python, code, python.code_type)) return "a frame holds no code object";
   if (!get(file_object, code, python.layout.code_file) ||
-      !read_text<Memory>(python, file_object, true, file)) {
+      !read_text(memory, python, file_object, true, file)) {
     return "a code object has no file name";
   }
   if (!get(name_object, code, python.layout.code_name) ||
-      !read_text<Memory>(python, name_object, false, name)) {
+      !read_text(memory, python, name_object, false, name)) {
     return "a code object has no name";
   }
-  if (!line_of<Memory>(python, frame, code, line)) return "a code object has no line table";
+  if (!line_of(memory, python, frame, code, line)) return "a code object has no line table";
   if (record != nullptr) {
     record->python_frame(line > 0 ? static_cast<uint32_t>(line) : 0, file_text, file.used,
                          name_text, name.used);
+  }
+  return nullptr;
+}
+
+// The same for all frames that a chain has kept.
+template <class Memory>
+Reason take_frames(const Memory& memory, const Interpreter& python, const Chain& chain,
+                   trace::RecordBuilder* record) {
+  const size_t omitted = chain.omitted();
+  for (size_t i = 0; i < chain.frames(); ++i) {
+    if (omitted != 0 && i == kInnermost) {
+      if (record != nullptr) record->python_omitted(omitted);
+      i += omitted;
+    }
+    if (Reason wrong = take_frame(memory, python, chain.frame(i), record)) return wrong;
   }
   return nullptr;
 }

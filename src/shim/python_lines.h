@@ -9,10 +9,12 @@
 namespace corral::shim {
 
 // Bytes of a line table, read one after the other.
-template <class Memory>
+template <class Object>
 class TableReader {
  public:
-  TableReader(const char* at, size_t bytes) : at_(at), left_(bytes) {}
+  // `bytes` bytes that begin at `offset` in the object.
+  TableReader(const Object& object, size_t offset, size_t bytes)
+      : object_(object), at_(offset), left_(bytes) {}
   bool done() const { return (left_ == 0 && next_ == held_) || failed_; }
   bool failed() const { return failed_; }
   uint8_t next() {
@@ -41,7 +43,7 @@ class TableReader {
  private:
   bool fill() {
     const size_t bytes = left_ < sizeof piece_ ? left_ : sizeof piece_;
-    if (bytes == 0 || failed_ || !Memory::read(piece_, at_, bytes)) {
+    if (bytes == 0 || failed_ || !object_.read(piece_, at_, bytes)) {
       failed_ = true;
       return false;
     }
@@ -52,9 +54,10 @@ class TableReader {
     return true;
   }
 
-  const char* at_;
+  const Object& object_;
+  size_t at_;
   size_t left_;
-  uint8_t piece_[256];
+  uint8_t piece_[64];
   size_t next_ = 0;
   size_t held_ = 0;
   bool failed_ = false;
@@ -66,8 +69,8 @@ inline void add_to(int& line, int step) {
 }
 
 // The line of the instruction at `index` (in units of two bytes) in a 3.11 location table; 0: none.
-template <class Memory>
-int line_in_locations(TableReader<Memory>& table, int line, int64_t index) {
+template <class Object>
+int line_in_locations(TableReader<Object>& table, int line, int64_t index) {
   int64_t end = 0;
   while (!table.done()) {
     const uint8_t first = table.next();
@@ -95,8 +98,8 @@ int line_in_locations(TableReader<Memory>& table, int line, int64_t index) {
 }
 
 // The same for the pairs of bytes of 3.8 to 3.10; `at` is in bytes.
-template <class Memory>
-int line_in_pairs(TableReader<Memory>& table, LineTable kind, int line, int64_t at) {
+template <class Object>
+int line_in_pairs(TableReader<Object>& table, LineTable kind, int line, int64_t at) {
   int64_t address = 0;
   if (kind == LineTable::lnotab) {
     while (!table.done()) {

@@ -22,9 +22,9 @@ struct Directly {
 
   class Object {
    public:
-    explicit Object(const char* at) : at_(at) {}
+    Object(const Directly&, const char* at) : at_(at) {}
     const char* at() const { return at_; }
-    bool read(void* to, uint32_t offset, size_t bytes) const {
+    bool read(void* to, size_t offset, size_t bytes) const {
       return reinterpret_cast<uintptr_t>(at_) >= 4096 && Directly::read(to, at_ + offset, bytes);
     }
 
@@ -33,32 +33,40 @@ struct Directly {
   };
 };
 
-struct ThroughKernel {
-  static bool read(void* to, const char* from, size_t bytes) {
-    return reinterpret_cast<uintptr_t>(from) >= 4096 && safe_read_all(to, from, bytes);
+class ThroughKernel {
+ public:
+  explicit ThroughKernel(long pid) : pid_(pid) {}
+
+  bool read(void* to, const char* from, size_t bytes) const {
+    return reinterpret_cast<uintptr_t>(from) >= 4096 && safe_read(to, from, bytes, pid_) == bytes;
   }
 
   // One call to the kernel gets all that is usually asked of an object.
   class Object {
    public:
-    explicit Object(const char* at)
-        : at_(at),
-          got_(reinterpret_cast<uintptr_t>(at) < 4096 ? 0 : safe_read(bytes_, at, sizeof bytes_)) {}
+    Object(const ThroughKernel& memory, const char* at)
+        : memory_(memory),
+          at_(at),
+          got_(reinterpret_cast<uintptr_t>(at) < 4096
+                   ? 0
+                   : safe_read(bytes_, at, sizeof bytes_, memory.pid_)) {}
     const char* at() const { return at_; }
-    bool read(void* to, uint32_t offset, size_t bytes) const {
+    bool read(void* to, size_t offset, size_t bytes) const {
       if (got_ == 0) return false;
-      if (offset > got_ || bytes > got_ - offset) {
-        return ThroughKernel::read(to, at_ + offset, bytes);
-      }
+      if (offset > got_ || bytes > got_ - offset) return memory_.read(to, at_ + offset, bytes);
       memcpy(to, bytes_ + offset, bytes);
       return true;
     }
 
    private:
+    const ThroughKernel& memory_;
     const char* at_;
     char bytes_[256];
     size_t got_;
   };
+
+ private:
+  long pid_;  // of this process
 };
 
 template <class Object, class T>

@@ -29,19 +29,20 @@ size_t place_of_number() {
 
 const char* main_thread_state(const Interpreter& python, Reason& reason) {
   const PythonLayout& layout = python.layout;
+  const long main = syscall(SYS_getpid);
+  const ThroughKernel memory(main);
   const void* const interpreter = python.main_interpreter ? python.main_interpreter() : nullptr;
   const size_t place = place_of_number();
   const char* at = nullptr;
   const char* found = nullptr;
   if (interpreter == nullptr || place == 0 ||
-      !ThroughKernel::read(&at, static_cast<const char*>(interpreter) + layout.interpreter_threads,
-                           sizeof at)) {
+      !memory.read(&at, static_cast<const char*>(interpreter) + layout.interpreter_threads,
+                   sizeof at)) {
     reason = "the interpreter tells no threads";
     return nullptr;
   }
-  const auto main = static_cast<int32_t>(syscall(SYS_getpid));
   for (size_t i = 0; at != nullptr; ++i) {
-    const ThroughKernel::Object state(at);
+    const ThroughKernel::Object state(memory, at);
     const void* owner = nullptr;
     const char* thread = nullptr;
     const char* next = nullptr;
@@ -53,7 +54,7 @@ const char* main_thread_state(const Interpreter& python, Reason& reason) {
     }
     // Up to 3.11 a new state has the number of the thread that makes it until its own thread runs;
     // new ones come first, so the last that matches is the thread's own.
-    if (ThroughKernel::read(&number, thread + place, sizeof number) && number == main) found = at;
+    if (memory.read(&number, thread + place, sizeof number) && number == main) found = at;
     at = next;
   }
   if (found == nullptr) reason = "it has none";

@@ -22,7 +22,7 @@ size_t read_memory_file(void* to, const void* from, size_t bytes) {
 
 }  // namespace
 
-size_t safe_read(void* to, const void* from, size_t bytes) {
+size_t safe_read(void* to, const void* from, size_t bytes, long pid) {
   // The kernel gives whole pieces only, so a piece must not reach into a page that may be missing.
   constexpr size_t kPageBytes = 4096;
   constexpr size_t kPieces = 16;
@@ -40,8 +40,7 @@ size_t safe_read(void* to, const void* from, size_t bytes) {
       planned += remote[pieces++].iov_len;
     }
     struct iovec local = {static_cast<char*>(to) + done, planned};
-    const long got =
-        syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1UL, remote, pieces, 0UL);
+    const long got = syscall(SYS_process_vm_readv, pid, &local, 1UL, remote, pieces, 0UL);
     if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
       return done + read_memory_file(local.iov_base, remote[0].iov_base, bytes - done);
     }
@@ -50,6 +49,10 @@ size_t safe_read(void* to, const void* from, size_t bytes) {
     if (static_cast<size_t>(got) < planned) return done;
   }
   return done;
+}
+
+size_t safe_read(void* to, const void* from, size_t bytes) {
+  return safe_read(to, from, bytes, syscall(SYS_getpid));
 }
 
 }  // namespace corral::shim

@@ -7,7 +7,9 @@
 
 namespace corral::shim {
 
-// Copies up to `bytes` bytes; how many could be read from the beginning on.
+// Copies up to `bytes` bytes; how many could be read from the beginning on. `pid`: this process's
+// number, for who reads often and has asked for it.
+size_t safe_read(void* to, const void* from, size_t bytes, long pid);
 size_t safe_read(void* to, const void* from, size_t bytes);
 
 inline bool safe_read_all(void* to, const void* from, size_t bytes) {

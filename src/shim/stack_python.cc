@@ -26,8 +26,6 @@
 namespace corral::shim {
 namespace {
 
-constexpr size_t kInnermost = 56;
-constexpr size_t kOutermost = 8;
 constexpr size_t kMaxDepth = 1U << 20;      // a longer chain is taken for a broken one
 constexpr size_t kMaxDepthByKernel = 8192;  // about a millisecond each thousand
 constexpr int kTries = 4;
@@ -86,53 +84,33 @@ void publish(const Walker& found, int phase) {
   __atomic_store_n(&writing, 0, __ATOMIC_RELEASE);
 }
 
-// Reads every frame through the kernel; null: the layout is right.
-Reason self_test(const Interpreter& python, const char* thread_state, size_t& count) {
-  Met met;
-  Reason wrong = walk<ThroughKernel>(python, thread_state, kMaxDepthByKernel, met,
-                                     [&](const Frame& frame, size_t number) -> Reason {
-                                       // The outermost of a very deep stack are like the innermost.
-                                       if (number >= kInnermost) return nullptr;
-                                       return take_frame<ThroughKernel>(python, frame, nullptr);
-                                     });
-  count = met.frames;
-  return wrong;
-}
+ThroughKernel through_kernel() { return ThroughKernel(syscall(SYS_getpid)); }
 
-// Walks twice: to count, and to take the innermost and the outermost frames.
-template <class Memory>
-Reason add_frames(const Interpreter& python, const char* thread_state, size_t most, Met& met,
-                  trace::RecordBuilder& record) {
-  const auto skip = [](const Frame&, size_t) -> Reason { return nullptr; };
-  if (Reason wrong = walk<Memory>(python, thread_state, most, met, skip)) return wrong;
-  const size_t total = met.frames;
-  const size_t omitted = total > kInnermost + kOutermost ? total - kInnermost - kOutermost : 0;
-  Met second;
-  return walk<Memory>(python, thread_state, total, second,
-                      [&](const Frame& frame, size_t number) -> Reason {
-                        if (omitted != 0 && number == kInnermost) record.python_omitted(omitted);
-                        if (number >= kInnermost && number < kInnermost + omitted) return nullptr;
-                        return take_frame<Memory>(python, frame, &record);
-                      });
+// Reads the frames through the kernel; null: the layout is right.
+Reason self_test(const Interpreter& python, const char* thread_state, size_t& count) {
+  const ThroughKernel memory = through_kernel();
+  Chain chain;
+  Reason wrong = walk(memory, python, thread_state, kMaxDepthByKernel, chain);
+  count = chain.frames();
+  return wrong != nullptr ? wrong : take_frames(memory, python, chain, nullptr);
 }
 
 // The frames of a stack that may change meanwhile. Null: they were the same before and after, and
 // there were some; else nothing was added, and this is why.
 Reason add_changing_frames(const Interpreter& python, const char* thread_state,
                            trace::RecordBuilder& record) {
+  const ThroughKernel memory = through_kernel();
   const uint32_t size = record.size();
   for (int i = 0; i < kTries; ++i) {
-    Met before;
-    Met after;
-    const auto skip = [](const Frame&, size_t) -> Reason { return nullptr; };
-    const Reason wrong =
-        add_frames<ThroughKernel>(python, thread_state, kMaxDepthByKernel, before, record);
-    if (wrong == nullptr &&
-        walk<ThroughKernel>(python, thread_state, kMaxDepthByKernel, after, skip) == nullptr &&
-        before == after) {
-      if (before.frames > 0 && before.frames < kMaxDepthByKernel) return nullptr;
+    Chain before;
+    Chain after;
+    if (walk(memory, python, thread_state, kMaxDepthByKernel, before) == nullptr &&
+        take_frames(memory, python, before, &record) == nullptr &&
+        walk(memory, python, thread_state, kMaxDepthByKernel, after) == nullptr &&
+        before.same_as(after)) {
+      if (before.frames() > 0 && before.frames() < kMaxDepthByKernel) return nullptr;
       record.rewind(size);
-      return before.frames == 0 ? "it runs no Python code" : "its stack is too deep";
+      return before.frames() == 0 ? "it runs no Python code" : "its stack is too deep";
     }
     record.rewind(size);
   }
@@ -144,8 +122,10 @@ void add_own_frames(const Walker& mine, const char* thread_state, bool stays,
   const uint32_t size = record.size();
   add_source(record, mine.source);
   if (stays) {
-    Met met;
-    add_frames<Directly>(mine.interpreter, thread_state, kMaxDepth, met, record);
+    const Directly memory;
+    Chain chain;
+    walk(memory, mine.interpreter, thread_state, kMaxDepth, chain);
+    take_frames(memory, mine.interpreter, chain, &record);
     return;
   }
   if (Reason wrong = add_changing_frames(mine.interpreter, thread_state, record)) {
