@@ -126,7 +126,7 @@ class Unseen(ShimTest):
     def come_and_go(self, threads):
         for path in self.trace.iterdir():
             path.unlink()
-        self.client("primary-among-threads", threads)
+        self.client("primary-among-threads", threads, program="shim_moments")
         contexts = self.dump()[0]["contexts"]
         of_one = [c for c in contexts if c["device"]["ordinal"] == 1]
         self.assertEqual({c["function"] for c in of_one},

@@ -64,8 +64,8 @@ class ShimTest(unittest.TestCase):
             (folder / "libcuda.so").symlink_to("libcuda.so.1")
         return folder
 
-    def client(self, *arguments, **options):
-        result = self.run_job(HERE / "shim_client", *arguments, **options)
+    def client(self, *arguments, program="shim_client", **options):
+        result = self.run_job(HERE / program, *arguments, **options)
         self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
         return result
 

@@ -75,6 +75,9 @@ class Trouble(ShimTest):
 class Moments(ShimTest):
     """Whatever a process does in the middle of a hook."""
 
+    def moment(self, *arguments, **options):
+        return self.client(*arguments, program="shim_moments", **options)
+
     def undamaged(self, at_least=1):
         traces = self.dump("--count")
         self.assertGreaterEqual(len(traces), at_least)
@@ -84,44 +87,43 @@ class Moments(ShimTest):
         return traces
 
     def test_fork_among_threads_that_are_in_hooks(self):
-        self.client("fork-among-threads", "40")
+        self.moment("fork-among-threads", "40")
         traces = self.undamaged(41)
         self.assertEqual(sum(trace["inits"] for trace in traces), 1)
 
     def test_fork_in_the_middle_of_a_hook(self):
         self.make_library_folder(HERE / "libmemory_driver.so")  # has no lock that a fork could break
-        self.client("fork-within")
+        self.moment("fork-within")
         traces = self.undamaged(31)
         self.assertEqual(len(traces), 31)
         children = [trace for trace in traces if not trace["inits"]]
         self.assertEqual([trace["contexts"] for trace in children], [1] * 30)
 
     def test_exec_from_a_thread_among_others_in_hooks(self):
-        result = self.client("exec-thread")
-        self.assertEqual(result.stdout, b"used\n")
+        self.moment("exec-thread")
         traces = self.dump("--count")
         self.assertEqual([trace["damage"] for trace in traces], [None, None])
         self.assertTrue(traces[1]["exited"])
 
     def test_exit_while_threads_are_in_hooks(self):
         for _ in range(5):
-            self.client("exit-among-threads")
+            self.moment("exit-among-threads")
         self.assertEqual([trace["exited"] for trace in self.undamaged()], [True] * 5)
 
     def test_a_handler_that_exits_in_the_middle_of_a_hook(self):
         for _ in range(10):
-            self.client("exit-within", timeout=20)
+            self.moment("exit-within", timeout=20)
         self.assertEqual([trace["exited"] for trace in self.undamaged()], [True] * 10)
 
     def test_a_handler_that_exits_while_the_driver_holds_its_lock(self):
         for _ in range(10):
-            self.client("exit-within-driver", timeout=20)
+            self.moment("exit-within-driver", timeout=20)
         self.assertEqual([trace["exited"] for trace in self.undamaged()], [True] * 10)
 
     def test_a_million_events_of_which_few_can_be_written(self):
         self.make_library_folder(HERE / "libmemory_driver.so")
         pairs = 500_000
-        script = f"ulimit -f 65536; exec {HERE}/shim_client many {pairs}"  # 32 MiB
+        script = f"ulimit -f 65536; exec {HERE}/shim_moments many {pairs}"  # 32 MiB
         result = self.run_job("sh", "-c", script, timeout=280)
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""))
         [trace] = self.undamaged()
