@@ -14,9 +14,14 @@ std::string stray_title(const snapshot::Context& context) {
 }
 
 std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit) {
-  return fmt::format("{} called from {}:{} in {}", context.call, printable(culprit.file),
-                     culprit.line ? std::to_string(*culprit.line) : "?",
-                     printable(culprit.function));
+  const std::string place =
+      fmt::format("{}:{} in {}", printable(culprit.file),
+                  culprit.line ? std::to_string(*culprit.line) : "?", printable(culprit.function));
+  // The line did not call it: another thread did, for whatever the main thread had set going.
+  if (context.stack.of_main_thread)
+    return fmt::format("{} on a thread without Python, while the main thread was at {}",
+                       context.call, place);
+  return fmt::format("{} called from {}", context.call, place);
 }
 
 std::string origin(const snapshot::Context& context) {
