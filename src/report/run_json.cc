@@ -62,7 +62,9 @@ Json processes(const snapshot::GpuRun& gpu) {
     list.push_back({{"pid", process.pid},
                     {"process", process.command},
                     {"of_job", process.of_job},
-                    {"memory_bytes", or_null(process.memory_bytes)}});
+                    {"memory_bytes", or_null(process.memory_bytes)},
+                    {"allocated_peak_bytes", or_null(process.allocated_peak_bytes)},
+                    {"unexplained_peak_bytes", or_null(unexplained_peak_bytes(process))}});
   return list;
 }
 
@@ -70,6 +72,7 @@ Json gpus(const Run& run) {
   Json list = Json::array();
   for (const snapshot::GpuRun& gpu : run.gpus) {
     const GpuNumbers n = numbers(run, gpu);
+    const JobMemory memory = job_memory(run, gpu);
     list.push_back({{"index", gpu.gpu.index},
                     {"uuid", gpu.gpu.uuid},
                     {"pci", gpu.gpu.pci.text()},
@@ -78,6 +81,8 @@ Json gpus(const Run& run) {
                     {"touched", or_null(touched(run, gpu))},
                     {"contexts", or_null(gpu.contexts)},
                     {"job_memory_peak_bytes", or_null(gpu.job_memory_peak_bytes)},
+                    {"allocated_peak_bytes", or_null(memory.allocated_peak_bytes)},
+                    {"unexplained_peak_bytes", or_null(memory.unexplained_peak_bytes)},
                     {"memory_min_bytes", or_null(n.memory_min_bytes)},
                     {"memory_max_bytes", or_null(n.memory_max_bytes)},
                     {"power_mean_w", rounded(n.power_mean_w)},

@@ -42,6 +42,32 @@ GpuNumbers numbers(const snapshot::Run& run, const snapshot::GpuRun& gpu) {
   return out;
 }
 
+std::optional<std::uint64_t> unexplained_peak_bytes(const snapshot::GpuProcess& process) {
+  if (!process.memory_bytes || !process.allocated_peak_bytes ||
+      *process.memory_bytes < *process.allocated_peak_bytes)
+    return std::nullopt;
+  return *process.memory_bytes - *process.allocated_peak_bytes;
+}
+
+JobMemory job_memory(const snapshot::Run& run, const snapshot::GpuRun& gpu) {
+  const auto listed = [&](pid_t pid) {
+    return std::ranges::find(gpu.processes, pid, &snapshot::GpuProcess::pid) != gpu.processes.end();
+  };
+  if (gpu.process_list_known != true || !gpu.contexts) return {};
+  for (const snapshot::Context& context : run.contexts)
+    if (context.gpu == gpu.gpu.index && !context.denied && !listed(context.pid)) return {};
+  JobMemory sum{.allocated_peak_bytes = 0, .unexplained_peak_bytes = 0};
+  const auto add = [](std::optional<std::uint64_t>& to, std::optional<std::uint64_t> bytes) {
+    to = to && bytes ? std::optional(*to + *bytes) : std::nullopt;
+  };
+  for (const snapshot::GpuProcess& process : gpu.processes) {
+    if (!process.of_job) continue;
+    add(sum.allocated_peak_bytes, process.allocated_peak_bytes);
+    add(sum.unexplained_peak_bytes, unexplained_peak_bytes(process));
+  }
+  return sum;
+}
+
 std::optional<bool> touched(const snapshot::Run& run, const snapshot::GpuRun& gpu) {
   if (gpu.contexts && *gpu.contexts > 0) return true;
   for (const snapshot::GpuProcess& process : gpu.processes)

@@ -27,6 +27,19 @@ inline constexpr double kStillBeforeS = 0.1;
 // before the job's first context on any GPU.
 GpuNumbers numbers(const snapshot::Run& run, const snapshot::GpuRun& gpu);
 
+// NVML's peak of a process less its own allocations: its context, modules, pools that the driver
+// keeps, and whatever no call explains. Unknown where either is, and where the readings, one a
+// second, missed the time of the most allocations.
+std::optional<std::uint64_t> unexplained_peak_bytes(const snapshot::GpuProcess& process);
+
+// Both numbers summed over the job's processes on a GPU, each at its own peak; unknown when one is
+// unknown, or when a process with a context was not listed.
+struct JobMemory {
+  std::optional<std::uint64_t> allocated_peak_bytes;
+  std::optional<std::uint64_t> unexplained_peak_bytes;
+};
+JobMemory job_memory(const snapshot::Run& run, const snapshot::GpuRun& gpu);
+
 // Whether the job used this GPU: yes by a context in the traces or a process of the job in NVML's
 // list. No where the kernel refused it, or where every process was observed. That NVML, asked once
 // a second, listed no process of the job is no evidence: nullopt.

@@ -122,10 +122,19 @@ std::string state_words(const Run& run, const GpuRun& gpu, const TextWriter& w) 
   return has_selection(run) ? w.strong("TOUCHED", kRed) : "used";
 }
 
+// What of the job's memory its calls explain, for those who ask.
+std::string remainder(const Run& run, const GpuRun& gpu) {
+  const JobMemory memory = job_memory(run, gpu);
+  if (!memory.unexplained_peak_bytes || gpu.job_memory_peak_bytes.value_or(0) == 0) return "";
+  return fmt::format(" ({} allocated, {} no call explains: context, modules, pools)",
+                     mib(*memory.allocated_peak_bytes), mib(*memory.unexplained_peak_bytes));
+}
+
 void gpu_line(const Run& run, const GpuRun& gpu, TextWriter& w) {
   const GpuNumbers n = numbers(run, gpu);
   const std::string peak = gpu.job_memory_peak_bytes.value_or(0) > 0
-                               ? fmt::format(", job peak {} MiB", mib(*gpu.job_memory_peak_bytes))
+                               ? fmt::format(", job peak {} MiB{}", mib(*gpu.job_memory_peak_bytes),
+                                             w.verbose() ? remainder(run, gpu) : "")
                                : "";
   w.line("GPU {} {}: {}{}, {}, {}{}", gpu.gpu.index, state_words(run, gpu, w),
          contexts(gpu.contexts), peak, memory_range(n), watts(n), trouble(gpu));

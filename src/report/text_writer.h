@@ -33,6 +33,7 @@ class TextWriter {
   std::string strong(std::string_view text, std::string_view sgr) const {
     return style_.color ? fmt::format("\x1b[{}m{}\x1b[0m", sgr, text) : std::string(text);
   }
+  bool verbose() const { return style_.verbose; }
   std::string take() { return std::move(out_); }
 
  private:

@@ -34,7 +34,7 @@ struct Finding {
   std::string fix;
   std::vector<std::size_t> contexts;  // the run's contexts that it explains, by position
   Precedence precedence = Precedence::general;
-  std::optional<snapshot::PythonFrame> culprit;  // a better one than the contexts' own
+  std::optional<snapshot::PythonFrame> culprit{};  // a better one than the contexts' own
 };
 
 }  // namespace corral::rules

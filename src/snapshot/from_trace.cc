@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/text.h"
 #include "trace/own_code.h"
@@ -168,6 +169,37 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
   }
 }
 
+// What the processes with this pid allocated on the GPU; exec keeps the pid.
+std::optional<std::uint64_t> allocated_peak_bytes(
+    const std::vector<const trace::ProcessTrace*>& traces, unsigned gpu, const Run& run) {
+  if (traces.empty()) return std::nullopt;
+  std::uint64_t peak = 0;
+  for (const trace::ProcessTrace* trace : traces) {
+    if (!trace->counters || trace->counters->unknown_device > 0) return std::nullopt;
+    for (const trace::DeviceCounters& device : trace->counters->devices) {
+      if (gpu_of(device.device, run) != gpu) continue;
+      if (device.untracked > 0) return std::nullopt;
+      peak = std::max(peak, device.bytes_peak);
+    }
+  }
+  return peak;
+}
+
+void add_allocations(const std::vector<trace::ProcessTrace>& traces, Run& run) {
+  std::map<pid_t, std::vector<const trace::ProcessTrace*>> by_pid;
+  for (const trace::ProcessTrace& trace : traces)
+    by_pid[static_cast<pid_t>(trace.pid)].push_back(&trace);
+  for (GpuRun& gpu : run.gpus) {
+    for (GpuProcess& process : gpu.processes) {
+      // Of two processes that had the pid one after the other nobody knows which trace is whose.
+      const bool only_one = std::ranges::count(gpu.processes, process.pid, &GpuProcess::pid) == 1;
+      if (process.of_job && only_one)
+        process.allocated_peak_bytes =
+            allocated_peak_bytes(by_pid[process.pid], gpu.gpu.index, run);
+    }
+  }
+}
+
 }  // namespace
 
 bool is_own_code(std::string_view file) { return trace::is_own_code(file.data(), file.size()); }
@@ -192,6 +224,7 @@ void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t sta
     run.coverage.records_lost += trace.records_lost();
     if (trace.damage) run.notes.push_back(trace.damage->what);
   }
+  add_allocations(traces, run);
   std::ranges::stable_sort(run.contexts, {}, &Context::time_s);
   std::ranges::stable_sort(run.inits, {}, &Init::time_s);
   for (GpuRun& gpu : run.gpus) gpu.contexts = 0;

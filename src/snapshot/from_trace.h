@@ -14,7 +14,8 @@
 namespace corral::snapshot {
 
 // Adds contexts, inits, lost records and notes about damaged files, and sets every GPU's number of
-// contexts, to a run whose `gpus` are filled. `start_ns`: monotonic time that becomes second 0.
+// contexts and what its listed processes allocated, to a run whose `gpus` are filled. `start_ns`:
+// monotonic time that becomes second 0.
 void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t start_ns, Run& run);
 
 // The innermost frame in the user's own code: not in site-packages or dist-packages, the standard

@@ -110,7 +110,9 @@ struct Sample {
 // One process on one GPU, as NVML listed it.
 struct GpuProcess {
   pid_t pid = 0;
-  std::optional<std::uint64_t> memory_bytes;
+  std::optional<std::uint64_t> memory_bytes;  // the most that it was seen with
+  // The most that it held by its own calls at one moment, by its counters file; nullopt: unknown.
+  std::optional<std::uint64_t> allocated_peak_bytes{};
   bool of_job = false;
   std::string command;
 };

@@ -85,6 +85,51 @@ TEST(numbers, what_was_not_read_is_unknown_and_not_zero) {
   EXPECT_FALSE(n.power_mean_w || n.power_before_w || n.memory_min_bytes || n.sm_clock_mean_mhz);
 }
 
+// A process of the job with 518 MiB by NVML, of which it allocated 64.
+GpuRun gpu_with_job(pid_t pid) {
+  GpuRun out = gpu(0, true);
+  out.processes = {{.pid = pid,
+                    .memory_bytes = 518 * kMiB,
+                    .allocated_peak_bytes = 64 * kMiB,
+                    .of_job = true,
+                    .command = ""}};
+  return out;
+}
+
+TEST(job_memory, what_no_call_explains_is_a_number) {
+  JobRun run = clean_run();
+  run.contexts.resize(1);
+  run.contexts[0].gpu = 0;
+  run.contexts[0].pid = 7;
+  GpuRun used = gpu_with_job(7);
+  used.processes.push_back(gpu_with_job(8).processes[0]);
+  used.processes.push_back({.pid = 9, .memory_bytes = kMiB, .of_job = false, .command = ""});
+  EXPECT_EQ(job_memory(run, used).allocated_peak_bytes, 128 * kMiB);
+  EXPECT_EQ(job_memory(run, used).unexplained_peak_bytes, 2 * 454 * kMiB);
+}
+
+TEST(job_memory, is_unknown_where_a_part_is) {
+  JobRun run = clean_run();
+  GpuRun used = gpu_with_job(7);
+  used.processes[0].allocated_peak_bytes.reset();
+  EXPECT_EQ(job_memory(run, used).allocated_peak_bytes, std::nullopt);
+  used = gpu_with_job(7);
+  used.processes[0].memory_bytes.reset();
+  EXPECT_EQ(job_memory(run, used).allocated_peak_bytes, 64 * kMiB);
+  EXPECT_EQ(job_memory(run, used).unexplained_peak_bytes, std::nullopt);
+  used = gpu_with_job(7);
+  used.processes[0].memory_bytes = kMiB;
+  EXPECT_EQ(job_memory(run, used).unexplained_peak_bytes, std::nullopt) << "its peak was missed";
+  used = gpu_with_job(7);
+  used.process_list_known = false;
+  EXPECT_EQ(job_memory(run, used).unexplained_peak_bytes, std::nullopt);
+  used = gpu_with_job(7);
+  run.contexts.resize(1);
+  run.contexts[0].gpu = 0;
+  run.contexts[0].pid = 70;
+  EXPECT_EQ(job_memory(run, used).unexplained_peak_bytes, std::nullopt) << "one was not listed";
+}
+
 TEST(touched, a_context_or_a_listed_process_is_proof) {
   JobRun run = clean_run();
   run.confinement.enforced = "none";
@@ -194,9 +239,10 @@ TEST(json, has_the_fields_of_schema_1) {
        {"schema", "version", "simulated", "command", "started", "duration_s", "exit", "enforced",
         "allowed", "gpus", "contexts", "inits", "findings", "coverage"})
     EXPECT_TRUE(json.contains(key)) << key;
-  for (const char* key : {"index", "uuid", "pci", "name", "allowed", "touched", "contexts",
-                          "job_memory_peak_bytes", "memory_min_bytes", "memory_max_bytes",
-                          "power_mean_w", "power_before_w", "sm_clock_mean_mhz"})
+  for (const char* key :
+       {"index", "uuid", "pci", "name", "allowed", "touched", "contexts", "job_memory_peak_bytes",
+        "allocated_peak_bytes", "unexplained_peak_bytes", "memory_min_bytes", "memory_max_bytes",
+        "power_mean_w", "power_before_w", "sm_clock_mean_mhz"})
     EXPECT_TRUE(json["gpus"][0].contains(key)) << key;
   for (const char* key :
        {"gpu", "pid", "process", "rank", "thread", "time_s", "ended_s", "call", "stray", "finding",

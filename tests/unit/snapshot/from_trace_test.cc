@@ -131,6 +131,34 @@ TEST(from_trace, what_the_shim_refused_is_kept_and_is_no_context_of_the_gpu) {
   EXPECT_EQ(run.gpus[0].contexts, 0U);
 }
 
+TEST(from_trace, what_a_listed_process_allocated_comes_from_its_counters) {
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 1);
+  ProcessTrace trace = parsed(bytes);
+  trace::DeviceCounters counters;
+  counters.device.uuid.emplace().fill(0xAA);
+  counters.bytes_now = 5;
+  counters.bytes_peak = 100;
+  const auto allocated = [&](std::vector<ProcessTrace> traces, unsigned on,
+                             std::vector<pid_t> listed) {
+    auto run = two_gpus();
+    for (const pid_t pid : listed)
+      run.gpus[on].processes.push_back(
+          {.pid = pid, .memory_bytes = {}, .of_job = true, .command = ""});
+    add_traces(traces, kStart, run);
+    return run.gpus[on].processes[0].allocated_peak_bytes;
+  };
+  EXPECT_EQ(allocated({trace}, 0, {4711}), std::nullopt) << "without a counters file";
+  trace.counters.emplace().devices = {counters};
+  EXPECT_EQ(allocated({trace}, 0, {4711}), 100U);
+  EXPECT_EQ(allocated({trace}, 1, {4711}), 0U);
+  EXPECT_EQ(allocated({trace}, 0, {1}), std::nullopt) << "not observed";
+  EXPECT_EQ(allocated({trace}, 0, {4711, 4711}), std::nullopt) << "the pid was used twice";
+  trace.counters->devices[0].untracked = 1;
+  EXPECT_EQ(allocated({trace}, 0, {4711}), std::nullopt) << "some found no room in the table";
+  EXPECT_EQ(allocated({trace}, 1, {4711}), 0U);
+}
+
 TEST(from_trace, an_end_belongs_to_the_last_context_of_that_handle) {
   const wire::DeviceId device = trace::device_id(0, 0xAA);
   const auto nothing = [](RecordBuilder&) {};
