@@ -26,6 +26,7 @@ std::string overview() {
          "\nexamples:\n"
          "  corral run --gpus 1 -- python3 train.py    only GPU 1, enforced by the kernel\n"
          "  corral run --gpus none -- pytest           no GPU at all\n"
+         "  corral trace -- python3 train.py           who is on which GPU, by line\n"
          "  corral run --gpus 0,2-3 --dry-run -- ./job what would be done, and how\n\n"
          "GPU numbers are nvidia-smi's. The job owns stdin, stdout and the exit code; Corral "
          "writes to stderr.\n"
