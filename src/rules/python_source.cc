@@ -126,6 +126,7 @@ class Reader {
     if (line_ != last_ended_) indent_ = indent;
     while (!scopes_.empty() && scopes_.back().first >= indent_) scopes_.pop_back();
     current_.first_line = line_;
+    current_.indent = indent_;
     current_.scope = scopes_.empty() ? "<module>" : scopes_.back().second;
   }
 
@@ -266,6 +267,15 @@ std::string_view line_of(std::string_view source, unsigned line) {
     ++at;
   }
   return trim(source.substr(at, source.find('\n', at) - at));
+}
+
+bool follows_in_block(std::span<const Statement> statements, unsigned earlier_line,
+                      unsigned later_line) {
+  const Statement* earlier = statement_at(statements, earlier_line);
+  const Statement* later = statement_at(statements, later_line);
+  if (earlier == nullptr || later == nullptr || later <= earlier || later->indent > earlier->indent)
+    return false;
+  return std::all_of(earlier, later, [&](const Statement& s) { return s.indent >= later->indent; });
 }
 
 std::vector<Assignment> assignments_of(std::span<const Statement> statements,

@@ -25,6 +25,7 @@ struct Token {
 struct Statement {
   unsigned first_line = 0;
   unsigned last_line = 0;
+  std::size_t indent = 0;  // of its line: one and the same for the statements of a block
   std::string scope;  // name of the innermost def or class around it; "<module>" outside of all
   std::vector<Token> tokens;
 
@@ -43,6 +44,11 @@ const Statement* statement_at(std::span<const Statement> statements, unsigned li
 
 // The line (from 1) without the blanks around it; empty when there is none.
 std::string_view line_of(std::string_view source, unsigned line);
+
+// Whether `later` is reached whenever `earlier` was, and nothing left the block between them: no
+// branch, loop or definition stands around `later` that does not stand around `earlier`.
+bool follows_in_block(std::span<const Statement> statements, unsigned earlier_line,
+                      unsigned later_line);
 
 // A statement that sets an environment variable of the process: os.environ[…] = and +=,
 // os.environ.update, setdefault and |=, os.putenv, and pytest's monkeypatch.setenv.

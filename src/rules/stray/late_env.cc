@@ -77,10 +77,12 @@ std::string value_words(const std::optional<std::string>& value) {
   return value ? fmt::format("was {}", printable(*value)) : "was not set";
 }
 
-// In the same piece of code, and below the line that started CUDA.
-bool follows(const Candidate& candidate, const PythonFrame& start) {
-  return candidate.line.file == start.file && candidate.line.function == start.function &&
-         start.line && *candidate.line.line > *start.line;
+// In the same block of code, and below the line that started CUDA: it will be reached.
+bool follows(const Stray& stray, const Candidate& candidate, const PythonFrame& start) {
+  if (candidate.line.file != start.file || candidate.line.function != start.function || !start.line)
+    return false;
+  const auto source = source_of(stray.run(), stray.context().pid, start.file);
+  return source && follows_in_block(source->statements, *start.line, *candidate.line.line);
 }
 bool precedes(const Candidate& candidate, const PythonFrame& start) {
   return candidate.line.file == start.file && candidate.line.function == start.function &&
@@ -139,7 +141,7 @@ std::optional<Explanation> by_text(const Stray& stray, const Init& init) {
     return std::nullopt;
   std::vector<Candidate> late = assignments_in(stray.run(), stray.context().pid);
   std::erase_if(late, [&](const Candidate& candidate) {
-    return !follows(candidate, *init.culprit) || !candidate.assignment.value ||
+    return !follows(stray, candidate, *init.culprit) || !candidate.assignment.value ||
            would_show(stray, *candidate.assignment.value) != false;
   });
   if (late.size() != 1) return std::nullopt;

@@ -97,8 +97,8 @@ TEST(frames, the_stack_of_a_context_that_was_only_found_explains_nothing) {
 }
 
 TEST(frames, the_main_threads_frames_are_not_the_calls) {
-  Context context = context_on(0, {frame(kTorchCuda, 1161, "synchronize"), own()});
-  context.stack.of_main_thread = true;
+  Context context = context_on(0, {});
+  context.stack.main_thread = {frame(kTorchCuda, 1161, "synchronize"), own()};
   EXPECT_EQ(id_of(context), "stray.unexplained");
 }
 
@@ -395,6 +395,11 @@ TEST(late_env, by_the_text_alone_only_in_the_code_that_started_cuda_and_below_it
   EXPECT_EQ(id_of({context}, set + "jax.devices()\n", run), "stray.unexplained");
   EXPECT_EQ(id_of({context}, "import jax\njax.devices()\ndef f():\n  " + set, run),
             "stray.unexplained");
+  EXPECT_EQ(id_of({context}, "import jax\njax.devices()\nif late:\n  " + set, run),
+            "stray.unexplained")
+      << "a branch that may not be taken";
+  EXPECT_EQ(id_of({context}, "if a:\n  jax.devices()\nelse:\n  " + set, run), "stray.unexplained")
+      << "the other branch";
   EXPECT_EQ(id_of({context}, "import jax\njax.devices()\n" + set + set, run), "stray.unexplained")
       << "which of two is not known";
 }
