@@ -28,10 +28,10 @@ Json frame(const snapshot::PythonFrame& frame) {
   return {{"file", frame.file}, {"line", or_null(frame.line)}, {"function", frame.function}};
 }
 
-Json python(const snapshot::Stack& stack) {
-  Json frames = Json::array();
-  for (const snapshot::PythonFrame& f : stack.python) frames.push_back(frame(f));
-  return frames;
+Json frames(const std::vector<snapshot::PythonFrame>& from) {
+  Json list = Json::array();
+  for (const snapshot::PythonFrame& f : from) list.push_back(frame(f));
+  return list;
 }
 
 Json native(const snapshot::Stack& stack) {
@@ -112,9 +112,12 @@ Json contexts(const Run& run) {
                     {"stray", context.stray},
                     {"finding", context.finding.empty() ? Json(nullptr) : Json(context.finding)},
                     {"culprit", culprit(context.culprit)},
-                    {"python", python(context.stack)},
+                    {"python", frames(context.stack.python)},
                     {"python_source", context.stack.python_source},
-                    {"python_of_main_thread", context.stack.of_main_thread},
+                    {"main_thread", frames(context.stack.main_thread)},
+                    {"main_thread_source", context.stack.main_thread_source.empty()
+                                               ? Json(nullptr)
+                                               : Json(context.stack.main_thread_source)},
                     {"native", native(context.stack)}});
   }
   return list;

@@ -3,29 +3,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
+#include "snapshot/from_trace.h"
 
 namespace corral::rules {
 
-std::string stray_title(const snapshot::Context& context) {
-  return fmt::format("{} (pid {}) {} a context on GPU {}", printable(context.process), context.pid,
-                     context.denied ? "was refused" : "made",
-                     context.gpu ? std::to_string(*context.gpu) : context.gpu_uuid);
+namespace {
+
+std::string place_in_words(const snapshot::PythonFrame& frame) {
+  return fmt::format("{}:{} in {}", printable(frame.file),
+                     frame.line ? std::to_string(*frame.line) : "?", printable(frame.function));
 }
 
-std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit) {
-  const std::string place =
-      fmt::format("{}:{} in {}", printable(culprit.file),
-                  culprit.line ? std::to_string(*culprit.line) : "?", printable(culprit.function));
-  // The line did not call it: another thread did, for whatever the main thread had set going.
-  if (context.stack.of_main_thread)
-    return fmt::format("{} on a thread without Python, while the main thread was at {}",
-                       context.call, place);
-  return fmt::format("{} called from {}", context.call, place);
+bool holds(const std::vector<snapshot::PythonFrame>& frames, const snapshot::PythonFrame& frame) {
+  return std::ranges::find(frames, frame) != frames.end();
 }
 
-std::string origin(const snapshot::Context& context) {
-  if (context.culprit) return origin(context, *context.culprit);
+std::string native_origin(const snapshot::Context& context) {
   for (const snapshot::NativeFrame& frame : context.stack.native) {
     if (frame.module.empty()) continue;
     return frame.function.empty() ? fmt::format("{} called from {}+{:#x}", context.call,
@@ -34,6 +30,33 @@ std::string origin(const snapshot::Context& context) {
                                                 printable(frame.function), printable(frame.module));
   }
   return fmt::format("{} called from an unknown place: no stack was recorded", context.call);
+}
+
+}  // namespace
+
+std::string stray_title(const snapshot::Context& context) {
+  return fmt::format("{} (pid {}) {} a context on GPU {}", printable(context.process), context.pid,
+                     context.denied ? "was refused" : "made",
+                     context.gpu ? std::to_string(*context.gpu) : context.gpu_uuid);
+}
+
+std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit) {
+  // The main thread's line did not make the call: another thread did, whatever set it to work.
+  if (holds(context.stack.main_thread, culprit) && !holds(context.stack.python, culprit))
+    return fmt::format("{} on thread {}, while the main thread was at {}", context.call,
+                       printable(context.thread), place_in_words(culprit));
+  return fmt::format("{} called from {}", context.call, place_in_words(culprit));
+}
+
+std::string origin(const snapshot::Context& context) {
+  if (context.found && context.stack.python.empty() && context.stack.native.empty())
+    return "made in a way that no hook saw";
+  std::string text = context.culprit ? origin(context, *context.culprit) : native_origin(context);
+  if (context.culprit && snapshot::is_own_code(context.culprit->file)) return text;
+  const auto line = snapshot::culprit_of(context.stack.main_thread);
+  if (line && snapshot::is_own_code(line->file))
+    text += fmt::format("; the main thread was at {}", place_in_words(*line));
+  return text;
 }
 
 }  // namespace corral::rules

@@ -112,7 +112,6 @@ Stray::Stray(const Run& run, std::size_t at)
 }
 
 void Stray::split_frames() {
-  if (context_.stack.of_main_thread) return;
   const std::span<const PythonFrame> frames = context_.stack.python;
   const auto own = std::ranges::find_if(frames, [&](const PythonFrame& frame) {
     return snapshot::is_own_code(frame.file) && library_file(frame).empty();
@@ -150,7 +149,6 @@ const PythonFrame* Stray::find(std::string_view file,
 
 const PythonFrame* Stray::find_anywhere(std::string_view file,
                                         std::initializer_list<std::string_view> functions) const {
-  if (context_.stack.of_main_thread) return nullptr;
   for (const PythonFrame& frame : context_.stack.python)
     if (is(frame, file, functions)) return &frame;
   return nullptr;
@@ -158,7 +156,6 @@ const PythonFrame* Stray::find_anywhere(std::string_view file,
 
 const PythonFrame* Stray::find_standard(std::string_view file,
                                         std::initializer_list<std::string_view> functions) const {
-  if (context_.stack.of_main_thread) return nullptr;
   for (const PythonFrame& frame : context_.stack.python)
     if (below_standard_library(frame.file) == file && is_one_of(frame.function, functions))
       return &frame;

@@ -29,7 +29,7 @@ class Stray {
   std::size_t at() const { return at_; }  // in run.contexts
 
   // Innermost frame first: those between the call and the user's own code; all, when none is the
-  // user's. Empty when the thread had no Python frames of its own.
+  // user's.
   std::span<const snapshot::PythonFrame> library() const { return library_; }
   // The user's line that led here, on the thread of the call; nullptr: the stack has none.
   const snapshot::PythonFrame* own() const { return own_; }

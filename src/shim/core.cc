@@ -44,6 +44,7 @@ void write_context(State& state, wire::Kind kind, const char* function, wire::De
   if (kind == wire::kContextMade) {
     add_what_changed(state, event);
     event.stack();
+    event.main_thread_stack();
   }
   event.write();
 }
@@ -99,6 +100,7 @@ void write_init(State& state, CUresult result) {
   add_kept_variables(state, event);
   event.thread_name();
   event.stack();
+  event.main_thread_stack();
   event.write();
 }
 

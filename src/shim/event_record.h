@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shim/environment.h"
+#include "shim/stack_python.h"
 #include "shim/state.h"
 
 namespace corral::shim {
@@ -25,6 +26,7 @@ class EventRecord {
   void variable(const Variable& variable);
   void thread_name();
   void stack();
+  void main_thread_stack() { add_main_thread_stack(record_); }
   void write() {
     record_.finish();
     write_record(state_, record_);

@@ -85,7 +85,7 @@ bool add_line(const char* text, size_t bytes, trace::RecordBuilder& record) {
     const size_t file = decode(text, file_bytes, file_text, sizeof file_text);
     const size_t name =
         decode(text + function - shift, bytes - function, name_text, sizeof name_text);
-    record.python_frame(line, file_text, file, name_text, name);
+    record.python_frame(wire::kPythonFrame, line, file_text, file, name_text, name);
     return true;
   }
   return false;
@@ -116,7 +116,7 @@ size_t add_lines(int pipe, size_t trusted, trace::RecordBuilder& record) {
     held -= begin;
     memmove(buffer, buffer + begin, held);
   }
-  if (more > 0) record.python_omitted(more);
+  if (more > 0) record.python_omitted(wire::kPythonOmitted, more);
   return frames;
 }
 

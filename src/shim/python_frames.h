@@ -209,10 +209,24 @@ Reason walk(const Memory& memory, const Interpreter& python, const char* thread_
   return nullptr;
 }
 
-// Reads file, function and line of a frame, and adds them to the record when there is one.
+// Where frames go: nowhere, into a record as the calling thread's, or as the main thread's.
+struct FrameSink {
+  trace::RecordBuilder* record;
+  wire::Tag frame_tag;
+  wire::Tag omitted_tag;
+};
+constexpr FrameSink kNoSink = {nullptr, wire::kPythonFrame, wire::kPythonOmitted};
+inline FrameSink own_frames(trace::RecordBuilder& record) {
+  return {&record, wire::kPythonFrame, wire::kPythonOmitted};
+}
+inline FrameSink main_thread_frames(trace::RecordBuilder& record) {
+  return {&record, wire::kMainThreadFrame, wire::kMainThreadOmitted};
+}
+
+// Reads file, function and line of a frame.
 template <class Memory>
 Reason take_frame(const Memory& memory, const Interpreter& python, const Frame& frame,
-                  trace::RecordBuilder* record) {
+                  const FrameSink& sink) {
   char file_text[kFileBytes];
   char name_text[kNameBytes];
   Text file{file_text, sizeof file_text};
@@ -231,9 +245,9 @@ Reason take_frame(const Memory& memory, const Interpreter& python, const Frame& 
     return "a code object has no name";
   }
   if (!line_of(memory, python, frame, code, line)) return "a code object has no line table";
-  if (record != nullptr) {
-    record->python_frame(line > 0 ? static_cast<uint32_t>(line) : 0, file_text, file.used,
-                         name_text, name.used);
+  if (sink.record != nullptr) {
+    sink.record->python_frame(sink.frame_tag, line > 0 ? static_cast<uint32_t>(line) : 0, file_text,
+                              file.used, name_text, name.used);
   }
   return nullptr;
 }
@@ -241,14 +255,14 @@ Reason take_frame(const Memory& memory, const Interpreter& python, const Frame& 
 // The same for all frames that a chain has kept.
 template <class Memory>
 Reason take_frames(const Memory& memory, const Interpreter& python, const Chain& chain,
-                   trace::RecordBuilder* record) {
+                   const FrameSink& sink) {
   const size_t omitted = chain.omitted();
   for (size_t i = 0; i < chain.frames(); ++i) {
     if (omitted != 0 && i == kInnermost) {
-      if (record != nullptr) record->python_omitted(omitted);
+      if (sink.record != nullptr) sink.record->python_omitted(sink.omitted_tag, omitted);
       i += omitted;
     }
-    if (Reason wrong = take_frame(memory, python, chain.frame(i), record)) return wrong;
+    if (Reason wrong = take_frame(memory, python, chain.frame(i), sink)) return wrong;
   }
   return nullptr;
 }

@@ -46,9 +46,10 @@ void consider(const char* data, size_t bytes, Culprit& best) {
   if (best.file == nullptr || better) best = here;
 }
 
-// The rule of snapshot::culprit_of.
+// The rule of snapshot::blame.
 Culprit culprit_in(const trace::RecordBuilder& record, bool& of_main_thread) {
   Culprit best = {};
+  Culprit main = {};
   size_t at = sizeof(wire::RecordHeader) + sizeof(wire::ContextPayload);
   while (at + sizeof(wire::FieldHeader) <= record.size()) {
     wire::FieldHeader field;
@@ -57,12 +58,11 @@ Culprit culprit_in(const trace::RecordBuilder& record, bool& of_main_thread) {
     if (field.bytes > record.size() - at) break;
     const char* const data = record.data() + at;
     if (field.tag == wire::kPythonFrame) consider(data, field.bytes, best);
-    if (field.tag == wire::kPythonSource) {
-      of_main_thread = trace::begins_with(data, field.bytes, "main thread, ");
-    }
+    if (field.tag == wire::kMainThreadFrame) consider(data, field.bytes, main);
     at += wire::align_up(field.bytes);
   }
-  return best;
+  of_main_thread = main.file != nullptr && (best.file == nullptr || (main.own && !best.own));
+  return of_main_thread ? main : best;
 }
 
 struct Line : Text {
@@ -219,6 +219,7 @@ bool refuse_context(const char* function, CUdevice device, uint32_t flags) {
     event.thread_name();
     add_what_changed(*state, event);
     event.stack();
+    event.main_thread_stack();
   }
   if (tell_refusal(function, id, event.builder()) && event) event.write();
   return true;

@@ -92,20 +92,21 @@ Reason self_test(const Interpreter& python, const char* thread_state, size_t& co
   Chain chain;
   Reason wrong = walk(memory, python, thread_state, kMaxDepthByKernel, chain);
   count = chain.frames();
-  return wrong != nullptr ? wrong : take_frames(memory, python, chain, nullptr);
+  return wrong != nullptr ? wrong : take_frames(memory, python, chain, kNoSink);
 }
 
 // The frames of a stack that may change meanwhile. Null: they were the same before and after, and
 // there were some; else nothing was added, and this is why.
 Reason add_changing_frames(const Interpreter& python, const char* thread_state,
-                           trace::RecordBuilder& record) {
+                           const FrameSink& sink) {
   const ThroughKernel memory = through_kernel();
+  trace::RecordBuilder& record = *sink.record;
   const uint32_t size = record.size();
   for (int i = 0; i < kTries; ++i) {
     Chain before;
     Chain after;
     if (walk(memory, python, thread_state, kMaxDepthByKernel, before) == nullptr &&
-        take_frames(memory, python, before, &record) == nullptr &&
+        take_frames(memory, python, before, sink) == nullptr &&
         walk(memory, python, thread_state, kMaxDepthByKernel, after) == nullptr &&
         before.same_as(after)) {
       if (before.frames() > 0 && before.frames() < kMaxDepthByKernel) return nullptr;
@@ -125,25 +126,13 @@ void add_own_frames(const Walker& mine, const char* thread_state, bool stays,
     const Directly memory;
     Chain chain;
     walk(memory, mine.interpreter, thread_state, kMaxDepth, chain);
-    take_frames(memory, mine.interpreter, chain, &record);
+    take_frames(memory, mine.interpreter, chain, own_frames(record));
     return;
   }
-  if (Reason wrong = add_changing_frames(mine.interpreter, thread_state, record)) {
+  if (Reason wrong = add_changing_frames(mine.interpreter, thread_state, own_frames(record))) {
     record.rewind(size);
     add_source(record, mine.source, ": this thread's state: ", wrong);
   }
-}
-
-void add_main_frames(const Walker& mine, trace::RecordBuilder& record) {
-  Reason reason = nullptr;
-  const uint32_t size = record.size();
-  if (const char* const state = main_thread_state(mine.interpreter, reason)) {
-    add_source(record, "main thread, ", mine.source);
-    reason = add_changing_frames(mine.interpreter, state, record);
-    if (reason == nullptr) return;
-    record.rewind(size);
-  }
-  add_source(record, "no Python state on this thread; of the main thread: ", reason);
 }
 
 void add_refused(const Walker& mine, void* thread_state, bool stays, trace::RecordBuilder& record) {
@@ -154,6 +143,8 @@ void add_refused(const Walker& mine, void* thread_state, bool stays, trace::Reco
   record.rewind(size);
   add_source(record, mine.source);
 }
+
+bool on_main_thread() { return syscall(SYS_gettid) == syscall(SYS_getpid); }
 
 // The walker as far as it is known; false: there is no interpreter.
 bool current_walker(Walker& mine) {
@@ -183,13 +174,9 @@ void add_python_stack(trace::RecordBuilder& record) {
   // From 3.12 on the attached state is a value of this thread, also in a subinterpreter, of which
   // the first function knows nothing.
   if (attached != nullptr && python.minor >= 12) thread_state = attached;
-  const bool on_main = syscall(SYS_gettid) == syscall(SYS_getpid);
-  const bool stays = on_main || (attached != nullptr && attached == thread_state);
+  const bool stays = on_main_thread() || (attached != nullptr && attached == thread_state);
   if (mine.phase == kRefused) return add_refused(mine, thread_state, stays, record);
-  if (thread_state == nullptr) {
-    if (on_main) return add_source(record, "no Python state on this thread");
-    return add_main_frames(mine, record);
-  }
+  if (thread_state == nullptr) return add_source(record, "no Python state on this thread");
   const auto* const state = static_cast<const char*>(thread_state);
   if (mine.phase == kUntested) {
     size_t count = 0;
@@ -204,6 +191,22 @@ void add_python_stack(trace::RecordBuilder& record) {
     publish(mine, kTested);
   }
   add_own_frames(mine, state, stays, record);
+}
+
+void add_main_thread_stack(trace::RecordBuilder& record) {
+  Walker mine{};
+  if (on_main_thread() || !current_walker(mine)) return;
+  Reason reason = mine.source;
+  if (mine.phase != kRefused) {
+    const uint32_t size = record.size();
+    if (const char* const state = main_thread_state(mine.interpreter, reason)) {
+      record.text(wire::kMainThreadSource, mine.source, strlen(mine.source));
+      reason = add_changing_frames(mine.interpreter, state, main_thread_frames(record));
+      if (reason == nullptr) return;
+      record.rewind(size);
+    }
+  }
+  record.text(wire::kMainThreadSource, reason, strlen(reason));
 }
 
 }  // namespace corral::shim

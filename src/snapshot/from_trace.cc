@@ -41,12 +41,19 @@ std::optional<int> rank_of(const trace::ProcessTrace& trace) {
   return std::nullopt;
 }
 
+std::vector<PythonFrame> frames_of(const std::vector<trace::PythonFrame>& from) {
+  std::vector<PythonFrame> out;
+  for (const trace::PythonFrame& frame : from)
+    out.push_back({.file = frame.file, .line = frame.line, .function = frame.function});
+  return out;
+}
+
 Stack stack_of(const trace::ProcessTrace& trace, const trace::Stack& from) {
-  Stack out;
-  out.python_source = from.python_source;
-  out.of_main_thread = from.python_source.starts_with("main thread");
-  for (const trace::PythonFrame& frame : from.python)
-    out.python.push_back({.file = frame.file, .line = frame.line, .function = frame.function});
+  Stack out{.python = frames_of(from.python),
+            .native = {},
+            .python_source = from.python_source,
+            .main_thread = frames_of(from.main_thread),
+            .main_thread_source = from.main_thread_source};
   for (const trace::NativeFrame& frame : from.native) {
     NativeFrame native{.module = {}, .function = {}, .offset = frame.offset};
     if (frame.module) {

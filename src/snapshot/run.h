@@ -34,14 +34,12 @@ struct NativeFrame {
 struct Stack {
   std::vector<PythonFrame> python;
   std::vector<NativeFrame> native;
-  // How the Python frames were had: "walker 3.12", "main thread" (racy, another thread's), or why
-  // there are none.
-  std::string python_source;
+  std::string
+      python_source;  // how the Python frames were had: "walker 3.12", or why there are none
   // The main thread's Python frames at that time, read while it ran, for an event of another
-  // thread.
+  // thread. They did not make the call.
   std::vector<PythonFrame> main_thread;
-  // The Python frames are the main thread's, read while it ran: the event's own thread has none.
-  bool of_main_thread = false;
+  std::string main_thread_source;  // like python_source; empty on the main thread itself
 };
 
 struct Context {

@@ -62,12 +62,12 @@ std::optional<std::uint64_t> known(std::uint64_t value) {
   return value == 0 ? std::nullopt : std::optional(value);
 }
 
-bool parse_python_frame(std::span<const char> data, Stack& stack) {
+bool parse_python_frame(std::span<const char> data, std::vector<PythonFrame>& frames) {
   if (data.size() < sizeof(wire::PythonFrameData)) return false;
   const auto frame = read_as<wire::PythonFrameData>(data);
   const auto text = data.subspan(sizeof frame);
   if (text.size() < std::size_t{frame.file_bytes} + frame.function_bytes) return false;
-  PythonFrame& result = stack.python.emplace_back();
+  PythonFrame& result = frames.emplace_back();
   if (frame.line != 0) result.line = frame.line;
   result.file = text_of(text.first(frame.file_bytes));
   result.function = text_of(text.subspan(frame.file_bytes, frame.function_bytes));
@@ -98,6 +98,8 @@ struct Fields {
   std::uint64_t unknown = 0;
 };
 
+constexpr const char* kLongFrame = "a Python frame longer than its field";
+
 // Null, or what is wrong.
 const char* parse_field(wire::FieldHeader header, std::span<const char> data, Fields& fields) {
   Event& event = fields.event;
@@ -118,10 +120,17 @@ const char* parse_field(wire::FieldHeader header, std::span<const char> data, Fi
       event.stack.python_source = text_of(data);
       return nullptr;
     case wire::kPythonFrame:
-      return parse_python_frame(data, event.stack) ? nullptr
-                                                   : "a Python frame longer than its field";
+      return parse_python_frame(data, event.stack.python) ? nullptr : kLongFrame;
     case wire::kPythonOmitted:
       event.stack.python_omitted = read_as<std::uint64_t>(data);
+      return nullptr;
+    case wire::kMainThreadSource:
+      event.stack.main_thread_source = text_of(data);
+      return nullptr;
+    case wire::kMainThreadFrame:
+      return parse_python_frame(data, event.stack.main_thread) ? nullptr : kLongFrame;
+    case wire::kMainThreadOmitted:
+      event.stack.main_thread_omitted = read_as<std::uint64_t>(data);
       return nullptr;
     case wire::kNativeFrames:
       parse_native_frames(data, event.stack);

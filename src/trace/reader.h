@@ -35,6 +35,10 @@ struct Stack {
   std::uint64_t python_omitted = 0;  // frames of the middle that were not kept
   std::vector<NativeFrame> native;
   std::string python_source;  // "walker 3.12", or why there are no Python frames
+  // The main thread's at that time, in the event of another thread.
+  std::vector<PythonFrame> main_thread;
+  std::uint64_t main_thread_omitted = 0;
+  std::string main_thread_source;
 };
 
 struct Device {

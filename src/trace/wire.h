@@ -87,6 +87,10 @@ enum Tag : uint16_t {
   kNativeFrames = 7,   // NativeFrameData[]; innermost frame first
   kPath = 8,           // text: path of a module as the dynamic loader knows it
   kWorkingFolder = 9,  // text: working folder, where it is not the file header's
+  // Of the main thread, read while it ran, in the event of another thread: like 4, 5 and 6.
+  kMainThreadSource = 10,
+  kMainThreadFrame = 11,
+  kMainThreadOmitted = 12,
 };
 
 struct PythonFrameData {

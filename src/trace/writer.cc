@@ -258,22 +258,22 @@ void RecordBuilder::text(wire::Tag tag, const char* data, size_t bytes, bool cut
   if (char* const at = field(tag, static_cast<uint32_t>(bytes), cut)) memcpy(at, data, bytes);
 }
 
-void RecordBuilder::python_frame(uint32_t line, const char* file, size_t file_bytes,
+void RecordBuilder::python_frame(wire::Tag tag, uint32_t line, const char* file, size_t file_bytes,
                                  const char* function, size_t function_bytes) {
   if (file_bytes > 0xFFFF || function_bytes > 0xFFFF) return;
   const wire::PythonFrameData frame = {.line = line,
                                        .file_bytes = static_cast<uint16_t>(file_bytes),
                                        .function_bytes = static_cast<uint16_t>(function_bytes)};
-  char* const at = field(wire::kPythonFrame,
-                         static_cast<uint32_t>(sizeof frame + file_bytes + function_bytes), false);
+  char* const at =
+      field(tag, static_cast<uint32_t>(sizeof frame + file_bytes + function_bytes), false);
   if (at == nullptr) return;
   memcpy(at, &frame, sizeof frame);
   memcpy(at + sizeof frame, file, file_bytes);
   memcpy(at + sizeof frame + file_bytes, function, function_bytes);
 }
 
-void RecordBuilder::python_omitted(uint64_t frames) {
-  if (char* const at = field(wire::kPythonOmitted, sizeof frames, false)) {
+void RecordBuilder::python_omitted(wire::Tag tag, uint64_t frames) {
+  if (char* const at = field(tag, sizeof frames, false)) {
     memcpy(at, &frames, sizeof frames);
   }
 }

@@ -32,9 +32,10 @@ class RecordBuilder {
   }
 
   void text(wire::Tag tag, const char* data, size_t bytes, bool cut = false);
-  void python_frame(uint32_t line, const char* file, size_t file_bytes, const char* function,
-                    size_t function_bytes);
-  void python_omitted(uint64_t frames);
+  // `tag` is kPythonFrame or kMainThreadFrame, kPythonOmitted or kMainThreadOmitted.
+  void python_frame(wire::Tag tag, uint32_t line, const char* file, size_t file_bytes,
+                    const char* function, size_t function_bytes);
+  void python_omitted(wire::Tag tag, uint64_t frames);
   void native_frames(const wire::NativeFrameData* frames, size_t count);
 
   uint32_t room() const { return capacity_ - used_; }

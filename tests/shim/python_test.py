@@ -91,7 +91,7 @@ def walker(name):
 
 
 class PythonMainThread(ShimTest):
-    """A thread that no interpreter knows gives the main thread's frames, marked."""
+    """The main thread's frames stand beside those of any other thread, also one without Python."""
 
     def script(self, text):
         path = self.folder / "job.py"
@@ -106,8 +106,9 @@ class PythonMainThread(ShimTest):
         result = self.run_job(python, script)
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         context = made(self.one_trace())[0]
-        self.assertEqual(context["python"], [[str(script), 7, "wait"], [str(script), 10, "<module>"]])
-        self.assertEqual(context["source"], "main thread, " + walker(name))
+        self.assertEqual((context["python"], context["source"]), ([], "no Python state on this thread"))
+        self.assertEqual(context["main_thread"], [[str(script), 7, "wait"], [str(script), 10, "<module>"]])
+        self.assertEqual(context["main_thread_source"], walker(name))
         self.assertIn(f"{HERE}/libnative_thread.so", [frame[0] for frame in context["native"]])
 
     def busy(self, name, python):
@@ -123,15 +124,16 @@ class PythonMainThread(ShimTest):
         self.assertEqual(len(contexts), 150)
         lines = {"leaf": {1}, "<genexpr>": {9}, "down": {7, 8, 9}, "<module>": {1, 2, 6, 7, 10, 11}}
         for context in contexts:
-            if not context["python"]:
-                self.assertRegex(context["source"], "^no Python state on this thread; of the main thread: ")
+            self.assertEqual((context["python"], context["source"]), ([], "no Python state on this thread"))
+            if not context["main_thread"]:
+                self.assertNotRegex(context["main_thread_source"], "^walker |^$")
                 continue
-            self.assertEqual(context["source"], "main thread, " + walker(name))
-            self.assertEqual(context["python"][-1][::2], [str(script), "<module>"])
-            for number, (file, line, function) in enumerate(context["python"]):
+            self.assertEqual(context["main_thread_source"], walker(name))
+            self.assertEqual(context["main_thread"][-1][::2], [str(script), "<module>"])
+            for number, (file, line, function) in enumerate(context["main_thread"]):
                 self.assertIn(file, (str(script), "<string>"))
                 if number > 0 or line is not None:  # an instruction at a code's beginning has none
-                    self.assertIn(line, lines[function], context["python"])
+                    self.assertIn(line, lines[function], context["main_thread"])
 
     def test_from_a_forked_child(self):
         script = self.folder / "job.py"  # the driver does not work in a child of its user
@@ -143,8 +145,8 @@ class PythonMainThread(ShimTest):
         result = self.run_job(sys.executable, script)
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         context = next(made(trace)[0] for trace in self.dump() if made(trace))
-        self.assertEqual(context["python"], [[str(script), 8, "<module>"]])
-        self.assertRegex(context["source"], "^main thread, walker ")
+        self.assertEqual(context["main_thread"], [[str(script), 8, "<module>"]])
+        self.assertRegex(context["main_thread_source"], "^walker ")
 
 
 with_each(PythonMainThread, "waiting", INTERPRETERS)
@@ -258,16 +260,16 @@ class PythonOfOtherMake(ShimTest):
             self.trace.mkdir()
             result = self.run_job(HERE / "embed_python", library, mode, env=env)
             self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""), mode)
-            return [(c["python"], c["source"]) for c in made(self.one_trace())]
+            return [(c["python"], c["source"], c["main_thread_source"]) for c in made(self.one_trace())]
 
         frames = [["<string>", 3, "make"], ["<string>", 4, "<module>"]]
         name = "walker " + ".".join(library.name.removeprefix("libpython").split(".")[:2])
-        none = "no Python state on this thread; of the main thread: "
-        ended = ([], none + "the interpreter tells no threads")
+        none = "no Python state on this thread"
+        ended = ([], none, "the interpreter tells no threads")
         self.assertEqual(contexts("main"),
-                         [(frames, name), ([], none + "it runs no Python code"), ended])
+                         [(frames, name, ""), ([], none, "it runs no Python code"), ended])
         # The program's main thread has nothing to do with Python here.
-        self.assertEqual(contexts("other"), [(frames, name), ([], none + "it has none"), ended])
+        self.assertEqual(contexts("other"), [(frames, name, "it has none"), ([], none, "it has none"), ended])
 
     def test_stripped(self):
         name, python, library, _ = self.shared("python3.12", "python3.11", "python3.13", "python3.10")

@@ -20,11 +20,16 @@ json device(const corral::trace::Device& device) {
   return out;
 }
 
-json event(const ProcessTrace& trace, const Event& event) {
-  json python = json::array();
-  for (const auto& frame : event.stack.python) {
-    python.push_back({frame.file, frame.line ? json(*frame.line) : json(), frame.function});
+json frames(const std::vector<corral::trace::PythonFrame>& from) {
+  json out = json::array();
+  for (const auto& frame : from) {
+    out.push_back({frame.file, frame.line ? json(*frame.line) : json(), frame.function});
   }
+  return out;
+}
+
+json event(const ProcessTrace& trace, const Event& event) {
+  const json python = frames(event.stack.python);
   json native = json::array();
   for (const auto& frame : event.stack.native) {
     const auto module = frame.module ? trace.modules.find(*frame.module) : trace.modules.end();
@@ -42,6 +47,8 @@ json event(const ProcessTrace& trace, const Event& event) {
           {"python", python},
           {"omitted", event.stack.python_omitted},
           {"source", event.stack.python_source},
+          {"main_thread", frames(event.stack.main_thread)},
+          {"main_thread_source", event.stack.main_thread_source},
           {"native", native},
           {"result", event.result}};
 }

@@ -30,6 +30,7 @@ void no_such_device(const char* function, int ordinal, CUresult result) {
   event.text(wire::kFunction, function);
   event.thread_name();
   event.stack();
+  event.main_thread_stack();
   event.write();
 }
 

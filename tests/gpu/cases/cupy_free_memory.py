@@ -10,7 +10,7 @@ from _contexts import report
 
 free = []
 for number in range(cupy.cuda.runtime.getDeviceCount()):
-    with cupy.cuda.Device(number):  # CULPRIT
-        free.append(cupy.cuda.runtime.memGetInfo()[0])
+    with cupy.cuda.Device(number):
+        free.append(cupy.cuda.runtime.memGetInfo()[0])  # CULPRIT
 cupy.cuda.Device(len(free) - 1).use()
 report(result=int(cupy.arange(256).get().sum()))

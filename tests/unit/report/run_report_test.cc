@@ -246,7 +246,7 @@ TEST(json, has_the_fields_of_schema_1) {
     EXPECT_TRUE(json["gpus"][0].contains(key)) << key;
   for (const char* key :
        {"gpu", "pid", "process", "rank", "thread", "time_s", "ended_s", "call", "stray", "finding",
-        "culprit", "python", "python_source", "python_of_main_thread", "native"})
+        "culprit", "python", "python_source", "main_thread", "main_thread_source", "native"})
     EXPECT_TRUE(json["contexts"][0].contains(key)) << key;
   for (const char* key : {"pid", "time_s", "visible_devices", "culprit"})
     EXPECT_TRUE(json["inits"][0].contains(key)) << key;

@@ -11,10 +11,28 @@ TEST(origin, says_the_main_threads_line_did_not_call) {
   context.call = "cuDevicePrimaryCtxRetain";
   context.culprit = snapshot::PythonFrame{.file = "job.py", .line = 6, .function = "start"};
   EXPECT_EQ(origin(context), "cuDevicePrimaryCtxRetain called from job.py:6 in start");
-  context.stack.of_main_thread = true;
+  context.thread = "pt_data_pin";
+  context.stack.main_thread = {*context.culprit};
   EXPECT_EQ(origin(context),
-            "cuDevicePrimaryCtxRetain on a thread without Python, while the main thread was at "
+            "cuDevicePrimaryCtxRetain on thread pt_data_pin, while the main thread was at "
             "job.py:6 in start");
+}
+
+TEST(origin, adds_the_main_threads_line_where_the_calls_own_has_none_of_the_user) {
+  snapshot::Context context;
+  context.call = "cuDevicePrimaryCtxRetain";
+  context.stack.native = {{.module = "/opt/xla.so", .function = "", .offset = 1}};
+  context.stack.main_thread = {{.file = "job.py", .line = 14, .function = "main"}};
+  EXPECT_EQ(origin(context),
+            "cuDevicePrimaryCtxRetain called from /opt/xla.so+0x1; the main thread was at "
+            "job.py:14 in main");
+}
+
+TEST(origin, does_not_call_the_finding_of_a_context_its_making) {
+  snapshot::Context context;
+  context.call = "cuDevicePrimaryCtxGetState";
+  context.found = true;
+  EXPECT_EQ(origin(context), "made in a way that no hook saw");
 }
 
 TEST(origin, names_the_native_function_where_there_is_no_python) {

@@ -276,19 +276,25 @@ TEST(from_trace, resolves_the_modules_of_native_frames) {
   EXPECT_EQ(run.contexts[0].culprit->file, "ünï/模型.py");
 }
 
-TEST(from_trace, marks_frames_of_the_main_thread) {
-  const auto marked = [](const std::string& source) {
-    TraceBytes bytes;
-    bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 1,
-                  [&](RecordBuilder& record) {
-                    record.text(wire::kPythonSource, source.data(), source.size());
-                  },
-                  {});
-    return run_of({parsed(bytes)}).contexts[0].stack.of_main_thread;
-  };
-  EXPECT_TRUE(marked("main thread, walker 3.13t"));
-  EXPECT_FALSE(marked("walker 3.12"));
-  EXPECT_FALSE(marked("no Python state on this thread; of the main thread: it has none"));
+TEST(from_trace, keeps_the_main_threads_frames_apart_and_blames_none_of_them) {
+  TraceBytes bytes;
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 1,
+                [&](RecordBuilder& record) {
+                  const std::string source = "walker 3.12", none = "no Python state on this thread";
+                  record.text(wire::kPythonSource, none.data(), none.size());
+                  record.text(wire::kMainThreadSource, source.data(), source.size());
+                  record.python_frame(wire::kMainThreadFrame, 14, "train.py", 8, "main", 4);
+                  record.python_omitted(wire::kMainThreadOmitted, 2);
+                },
+                {});
+  const Run run = run_of({parsed(bytes)});
+  const Context& context = run.contexts[0];
+  EXPECT_EQ(context.stack.main_thread,
+            (std::vector<PythonFrame>{{.file = "train.py", .line = 14, .function = "main"}}));
+  EXPECT_EQ(context.stack.main_thread_source, "walker 3.12");
+  EXPECT_EQ(context.stack.python_source, "no Python state on this thread");
+  EXPECT_TRUE(context.stack.python.empty());
+  EXPECT_EQ(context.culprit, std::nullopt);
 }
 
 TEST(from_trace, sorts_the_events_of_all_processes_and_adds_their_losses) {

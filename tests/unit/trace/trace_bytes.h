@@ -97,7 +97,8 @@ class TraceBytes {
 
 inline void python_frame(RecordBuilder& record, unsigned line, const std::string& file,
                          const std::string& function) {
-  record.python_frame(line, file.data(), file.size(), function.data(), function.size());
+  record.python_frame(wire::kPythonFrame, line, file.data(), file.size(), function.data(),
+                      function.size());
 }
 
 // One of everything that version 1 has. Its bytes are kept in tests/fixtures/traces/ for ever.
@@ -113,7 +114,7 @@ inline TraceBytes one_of_everything() {
     record.text(wire::kPythonSource, "walker 3.12", 11);
     python_frame(record, 1161, "/venv/lib/python3.12/site-packages/torch/cuda/__init__.py",
                  "synchronize");
-    record.python_omitted(3);
+    record.python_omitted(wire::kPythonOmitted, 3);
     python_frame(record, 0, "ünï/模型.py", "trainiere_模");
     const wire::NativeFrameData frames[] = {
         {.offset = 0x1234, .module = 7, .reserved = 0},

@@ -148,8 +148,8 @@ TEST(record_builder, cuts_text_that_does_not_fit_and_leaves_out_other_fields) {
   record.text(wire::kThreadName, text.data(), text.size());
   const wire::NativeFrameData frames[4]{};
   record.native_frames(frames, 4);
-  record.python_frame(1, "f", 1, "g", 1);
-  record.python_omitted(1);
+  record.python_frame(wire::kPythonFrame, 1, "f", 1, "g", 1);
+  record.python_omitted(wire::kPythonOmitted, 1);
   record.text(wire::kFunction, "f", 1);
   record.finish();
   EXPECT_LE(record.size(), sizeof buffer);
