@@ -287,7 +287,7 @@ TEST(from_trace, keeps_the_main_threads_frames_apart_and_blames_none_of_them) {
                   record.python_omitted(wire::kMainThreadOmitted, 2);
                 },
                 {});
-  const Run run = run_of({parsed(bytes)});
+  const auto run = run_of({parsed(bytes)});
   const Context& context = run.contexts[0];
   EXPECT_EQ(context.stack.main_thread,
             (std::vector<PythonFrame>{{.file = "train.py", .line = 14, .function = "main"}}));
