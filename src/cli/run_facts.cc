@@ -63,18 +63,50 @@ void add_samples(sample::Sampled sampled, snapshot::Run& run) {
   run.remarks.insert(run.remarks.end(), sampled.remarks.begin(), sampled.remarks.end());
 }
 
+namespace {
+
+bool lists_of_job(const snapshot::GpuRun& gpu, pid_t pid) {
+  return std::ranges::any_of(gpu.processes, [&](const snapshot::GpuProcess& process) {
+    return process.of_job && process.pid == pid;
+  });
+}
+
+bool tells_anything(const trace::ProcessTrace& trace) {
+  return !trace.inits.empty() || !trace.contexts.empty() || !trace.allocations.empty();
+}
+
+// A process that has the shim and says nothing, while NVML lists it on a GPU: its calls took
+// another way. Empty: nothing says so.
+std::string went_past(const launch::SeenProcess& process, const snapshot::Run& run) {
+  const bool listed = std::ranges::any_of(
+      run.gpus, [&](const snapshot::GpuRun& gpu) { return lists_of_job(gpu, process.pid); });
+  if (!process.maps_shim || !listed) return "";
+  return process.injection.empty() ? "its calls of the driver did not come through the shim"
+                                   : "its calls of the driver went through " + process.injection +
+                                         ", a profiler's, and not through the shim";
+}
+
+}  // namespace
+
 void add_processes(const std::vector<launch::SeenProcess>& seen,
                    const std::vector<trace::ProcessTrace>& traces, snapshot::Run& run) {
   std::set<std::pair<pid_t, std::uint64_t>> observed;
   for (const trace::ProcessTrace& trace : traces)
-    observed.insert({static_cast<pid_t>(trace.pid), trace.start_time_ticks.value_or(0)});
+    if (tells_anything(trace))
+      observed.insert({static_cast<pid_t>(trace.pid), trace.start_time_ticks.value_or(0)});
   for (const launch::SeenProcess& process : seen) {
     if (observed.contains({process.pid, process.start_ticks})) continue;
-    if (process.maps_shim && process.unobserved_why.empty())
+    const std::string why =
+        process.unobserved_why.empty() ? went_past(process, run) : process.unobserved_why;
+    if (!why.empty())
+      run.coverage.unobserved.push_back({process.pid, process.command, why});
+    else if (process.maps_shim)
       observed.insert({process.pid, process.start_ticks});
-    if (!process.unobserved_why.empty())
-      run.coverage.unobserved.push_back({process.pid, process.command, process.unobserved_why});
   }
+  // Where somebody unseen is, no context seen is not no context.
+  for (snapshot::GpuRun& gpu : run.gpus)
+    for (const snapshot::Unobserved& process : run.coverage.unobserved)
+      if (gpu.contexts == 0U && lists_of_job(gpu, process.pid)) gpu.contexts.reset();
   run.coverage.observed = static_cast<unsigned>(observed.size());
   run.coverage.processes = static_cast<unsigned>(observed.size() + run.coverage.unobserved.size());
 }

@@ -47,6 +47,10 @@ void JobWatch::look_at(Entry& entry) {
   const bool other = std::ranges::any_of(host::with_basename_prefix(*files, "libcuda.so"),
                                          [&](const std::string& path) { return path != shim; });
   process.maps_driver = maps(driver) || other;
+  for (const std::string& path : *files)
+    if (const auto name = std::filesystem::path(path).filename().string();
+        name.find("injection") != std::string::npos)
+      process.injection = name;
   process.unobserved_why = process.maps_driver ? why_unobserved(process) : "";
 }
 

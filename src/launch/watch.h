@@ -18,6 +18,9 @@ struct SeenProcess {
   std::string command;
   bool maps_driver = false;
   bool maps_shim = false;
+  // A library that a profiler puts between the program and the driver, by its name:
+  // "libcuda-injection.so"; empty: none.
+  std::string injection;
   // Why its contexts would not be in our traces; empty when they would.
   std::string unobserved_why;
 };
