@@ -59,4 +59,22 @@ std::string origin(const snapshot::Context& context) {
   return text;
 }
 
+std::vector<std::string> stack_words(const snapshot::Context& context) {
+  constexpr std::size_t kMostOfEach = 8;
+  std::vector<std::string> lines;
+  for (const snapshot::PythonFrame& frame : context.stack.python) {
+    if (lines.size() == kMostOfEach) break;
+    lines.push_back("at " + place_in_words(frame));
+  }
+  const std::size_t most = lines.size() + kMostOfEach;
+  for (const snapshot::NativeFrame& frame : context.stack.native) {
+    if (lines.size() == most) break;
+    if (frame.module.empty()) continue;
+    const std::string name =
+        frame.function.empty() ? fmt::format("+{:#x}", frame.offset) : printable(frame.function);
+    lines.push_back(fmt::format("by {} in {}", name, printable(frame.module)));
+  }
+  return lines;
+}
+
 }  // namespace corral::rules

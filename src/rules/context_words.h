@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "snapshot/run.h"
 
@@ -16,5 +17,8 @@ std::string stray_title(const snapshot::Context& context);
 std::string origin(const snapshot::Context& context);
 // The same with another line than the context's own culprit.
 std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit);
+
+// The innermost frames of the call, Python's and then native ones, a line each.
+std::vector<std::string> stack_words(const snapshot::Context& context);
 
 }  // namespace corral::rules

@@ -87,19 +87,26 @@ def wrong_culprit(case: case_files.Case, context: dict) -> list[str]:
 
 def row(case: case_files.Case, traced: Traced, problems: list[str]) -> list:
     strays = traced.strays()
-    first = strays[0] if strays else None
-    culprit = (first or {}).get("culprit") or {}
-    finding = next((f for f in traced.findings() if first and f["id"] == first["finding"]), None)
     return [
         case.name,
         case.expected(),
-        f"GPU {first['gpu']}" if first else "-",
+        each(f"GPU {context['gpu']}" for context in strays),
         len(strays),
-        f"{pathlib.Path(culprit['file']).name}:{culprit['line']} {culprit['function']}" if culprit else "-",
-        first["finding"] if first else "-",
-        finding["fix"] if finding else "-",
+        each(where(context) for context in strays),
+        each(context["finding"] for context in strays),
+        each(finding["fix"].replace(f"{process.CASES}/", "") for finding in traced.findings()),
         "; ".join(problems) or "right",
     ]
+
+
+def each(texts) -> str:
+    """Each once, in their order."""
+    return "; ".join(dict.fromkeys(text or "-" for text in texts)) or "-"
+
+
+def where(context: dict) -> str:
+    culprit = context["culprit"]
+    return f"{pathlib.Path(culprit['file']).name}:{culprit['line']} {culprit['function']}" if culprit else "-"
 
 
 def main() -> int:

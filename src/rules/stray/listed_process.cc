@@ -21,9 +21,8 @@ const Registered<Rule> rule{Rule{
              "line was "
              "recorded.",
     .verify = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv",
-    .fix = "Let the process be observed (see run.unobserved), or run with a method that the kernel "
-           "enforces "
-           "(--enforce auto).",
+    .fix = "Let the process be observed (see run.unobserved), or run the job with corral run "
+           "--gpus, where the kernel refuses it the other GPUs.",
     .check = check}};
 
 Outcome check(const snapshot::Run& run) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stray context that no other rule explains: says so, and shows where it came from.
+#include <algorithm>
+#include <iterator>
+
 #include "rules/context_words.h"
 #include "rules/rule.h"
 
@@ -12,12 +15,11 @@ const Registered<Rule> rule{
     Rule{.id = "stray.unexplained",
          .severity = Severity::error,
          .summary = "a context on a GPU that the job was not given, of no known pattern",
-         .cause = "Not known. The job made a context on a GPU outside its selection; the stack "
-                  "below is that call's.",
+         .cause = "Not known: nothing in the stack above is of a pattern that Corral knows.",
          .verify = "Read the calling line. Look for a device number, a default device or a loop "
                    "over all devices.",
-         .fix = "Name the device in that call, or run with a method that the kernel enforces "
-                "(--enforce auto).",
+         .fix = "Name the device in that call, or run the job with corral run --gpus, where the "
+                "kernel refuses it the other GPUs.",
          .fallback = true,
          .check = check}};
 
@@ -31,6 +33,7 @@ Outcome check(const snapshot::Run& run) {
     finding.pid = context.pid;
     finding.title = stray_title(context);
     finding.evidence = {origin(context)};
+    std::ranges::move(stack_words(context), std::back_inserter(finding.evidence));
     finding.contexts = {i};
     outcome.findings.push_back(std::move(finding));
   }

@@ -28,6 +28,22 @@ TEST(origin, adds_the_main_threads_line_where_the_calls_own_has_none_of_the_user
             "job.py:14 in main");
 }
 
+TEST(stack_words, are_the_innermost_frames_of_both_kinds) {
+  snapshot::Context context;
+  for (unsigned line = 1; line <= 20; ++line) {
+    context.stack.python.push_back({.file = "job.py", .line = line, .function = "f"});
+    context.stack.native.push_back({.module = line % 2 ? "" : "/opt/a.so",
+                                    .function = line == 2 ? "run()" : "",
+                                    .offset = line});
+  }
+  const auto lines = stack_words(context);
+  ASSERT_EQ(lines.size(), 16U);
+  EXPECT_EQ(lines[0], "at job.py:1 in f");
+  EXPECT_EQ(lines[7], "at job.py:8 in f");
+  EXPECT_EQ(lines[8], "by run() in /opt/a.so");
+  EXPECT_EQ(lines[9], "by +0x4 in /opt/a.so");
+}
+
 TEST(origin, does_not_call_the_finding_of_a_context_its_making) {
   snapshot::Context context;
   context.call = "cuDevicePrimaryCtxGetState";
