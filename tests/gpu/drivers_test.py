@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
+import attribution  # noqa: E402
 import case_files  # noqa: E402
 import cases_confined  # noqa: E402
 import confined  # noqa: E402
@@ -107,7 +108,7 @@ class JudgesOutcomes(unittest.TestCase):
     def setUp(self):
         text = (
             "# SPDX-License-Identifier: Apache-2.0\n# Situation: one\n#   and more\n# Intended: GPU 1\n"
-            '# Strays to: GPU 0\n# With one GPU: ends with "bad ordinal"\n# Adapted: cuda:1 -> cuda:0\n# Fix: none\n'
+            '# Strays to: GPU 0\n# Finding: stray.x\n# With one GPU: ends with "bad ordinal"\n# Adapted: cuda:1 -> cuda:0\n# Fix: none\n'
             'work("cuda:1")  # CULPRIT\n'
         )
         self.text = text
@@ -116,7 +117,9 @@ class JudgesOutcomes(unittest.TestCase):
     def test_a_head_is_read(self):
         self.assertEqual(self.case.fails_with, "bad ordinal")
         self.assertEqual(self.case.adapted, ("cuda:1", "cuda:0"))
-        self.assertEqual(self.case.culprit_lines, [9])
+        self.assertEqual(self.case.culprit_lines, [10])
+        self.assertEqual(self.case.findings, ["stray.x"])
+        self.assertEqual((self.case.expected(), self.case.stray_gpus()), ("1", [0]))
 
     def test_a_bad_head_is_named(self):
         for old, new, said in (
@@ -146,13 +149,59 @@ class JudgesOutcomes(unittest.TestCase):
 
     def test_every_case_has_a_head_and_strays_have_a_culprit(self):
         cases = case_files.load_all()
-        self.assertGreaterEqual(len(cases), 23)
+        self.assertGreaterEqual(len(cases), 40)
         for case in cases:
             with self.subTest(case.name):
-                strays = case.strays_to.startswith("GPU 0")
+                strays = bool(case.stray_gpus())
                 self.assertTrue(strays or case.strays_to == "nothing")
+                self.assertEqual(bool(case.findings), strays)
                 self.assertEqual(len(case.culprit_lines), 1 if strays else 0)
                 self.assertTrue(case.fails_with is None or case.adapted is not None)
+
+
+class JudgesAttribution(unittest.TestCase):
+    def setUp(self):
+        text = (
+            "# SPDX-License-Identifier: Apache-2.0\n# Situation: one\n# Intended: GPU 1\n# Strays to: GPU 0\n"
+            "# Finding: stray.x\n# With one GPU: works\n# Fix: none\nchosen()  # CAUSE\nwork()  # CULPRIT\n"
+        )
+        self.case = case_files.parse("made-up", pathlib.Path("made-up.py"), text)
+        self.control = case_files.parse(
+            "made-up", pathlib.Path("made-up.py"),
+            text.replace("GPU 0", "nothing").replace("stray.x", "none").replace("  # CULPRIT", ""))  # fmt: skip
+        self.report = {
+            "contexts": [{"stray": True, "gpu": 0, "pid": 7, "finding": "stray.x",
+                          "culprit": {"file": "/job/made-up.py", "line": 9, "function": "f"}}],
+            "findings": [{"id": "stray.x", "cause": "c", "verify": "v", "fix": "f", "evidence": ["made-up.py:8"]}],
+        }  # fmt: skip
+
+    def wrongs(self, case=None, code=0):
+        stdout = 'CASE {"role": "main", "pid": 7, "result": 3}\n'
+        return attribution.wrongs(case or self.case, attribution.Traced(ended(code, stdout), self.report))
+
+    def test_all_that_is_named_right_is_right(self):
+        self.assertEqual(self.wrongs(), [])
+
+    def test_each_thing_that_is_wrong_is_told(self):
+        context, finding = self.report["contexts"][0], self.report["findings"][0]
+        for part, key, value in (
+            (context, "stray", False), (context, "gpu", 1), (context, "pid", 8), (context, "finding", "stray.y"),
+            (context, "culprit", None), (context["culprit"], "line", 8), (context["culprit"], "file", "/job/x.py"),
+            (finding, "id", "stray.y"), (finding, "fix", ""), (finding, "evidence", ["made-up.py:9"]),
+        ):  # fmt: skip
+            with self.subTest(f"{key}={value}"):
+                kept = part[key]
+                part[key] = value
+                self.assertNotEqual(self.wrongs(), [])
+                part[key] = kept
+        self.assertNotEqual(self.wrongs(code=1), [])
+        self.report = None
+        self.assertNotEqual(self.wrongs(), [])
+
+    def test_of_a_control_nothing_is_said(self):
+        self.assertNotEqual(self.wrongs(self.control), [])
+        self.report = {"contexts": [], "findings": [{"id": "run.other-process"}]}
+        self.assertEqual(self.wrongs(self.control), [])
 
 
 class LeavesNothingRunning(unittest.TestCase):

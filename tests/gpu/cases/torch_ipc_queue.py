@@ -4,6 +4,7 @@
 # Strays to: GPU 0 (rank 1)
 # Finding: stray.shared-tensor
 # With one GPU: ends with "invalid device ordinal"
+# Adapted: cuda:1 -> cuda:0
 # Fix: send .cpu() tensors, or let the worker live on the GPU of the sender
 import os
 
@@ -28,7 +29,8 @@ if __name__ == "__main__":
     worker = processes.Process(target=work, args=(queue, done))
     worker.start()
     queue.put(torch.ones(16, device="cuda:0"))
-    done.wait(60)
-    worker.join(20)
+    while worker.is_alive() and not done.wait(0.2):  # the tensor must live until it was read
+        pass
+    worker.join()
     report(role="rank 0")
     raise SystemExit(worker.exitcode)
