@@ -10,9 +10,11 @@
 #include "snapshot/symbols.h"
 
 // From libsupc++, the same that abi::__cxa_demangle uses; no header declares it. 0: not a C++ name.
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): the library's name
 extern "C" int __gcclibcxx_demangle_callback(const char* mangled,
                                              void (*callback)(const char*, std::size_t, void*),
                                              void* opaque);
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 namespace corral::snapshot {
 namespace {
