@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "base/fd.h"
 #include "base/file.h"
@@ -31,6 +32,21 @@ struct Source {
   bool changed = false;
 };
 
+// As Python reads a script: without a byte order mark, and lines end with \n, \r\n or \r.
+std::string as_python_reads(std::string_view file) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (file.starts_with(kByteOrderMark)) file.remove_prefix(kByteOrderMark.size());
+  std::string text;
+  text.reserve(file.size());
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    if (file[i] != '\r')
+      text += file[i];
+    else if (i + 1 == file.size() || file[i + 1] != '\n')
+      text += '\n';
+  }
+  return text;
+}
+
 // O_PATH opens nothing: a pipe would hold us, and a device node must not be touched.
 std::optional<Source> read_source(const std::string& path, std::int64_t started_realtime_ns) {
   const auto found = open_file(path, O_PATH | O_NOFOLLOW);
@@ -38,12 +54,14 @@ std::optional<Source> read_source(const std::string& path, std::int64_t started_
   if (!found || ::fstat(found->get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::uint64_t>(status.st_size) > kMaxBytes)
     return std::nullopt;
-  const std::int64_t written_ns =
-      static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
-  if (written_ns > started_realtime_ns) return Source{.text = {}, .changed = true};
+  // The time of the last write can be set, and another file that was put in its place brings its
+  // own: the time of the last change tells of both.
+  const std::int64_t changed_ns =
+      static_cast<std::int64_t>(status.st_ctim.tv_sec) * 1'000'000'000 + status.st_ctim.tv_nsec;
+  if (changed_ns > started_realtime_ns) return Source{.text = {}, .changed = true};
   auto text = read_file(fmt::format("/proc/self/fd/{}", found->get()), kMaxBytes);
   if (!text) return std::nullopt;
-  return Source{.text = std::move(*text), .changed = false};
+  return Source{.text = as_python_reads(*text), .changed = false};
 }
 
 }  // namespace
@@ -67,7 +85,7 @@ void add_sources(Run& run) {
     auto source = read_source(key, run.started_realtime_ns);
     if (!source) continue;
     if (source->changed)
-      run.remarks.push_back(fmt::format("{} was written after the job began: not read", key));
+      run.remarks.push_back(fmt::format("{} was changed after the job began: not read", key));
     else
       run.sources.emplace(key, std::move(source->text));
   }

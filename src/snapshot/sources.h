@@ -17,7 +17,7 @@ std::string source_key(const Run& run, pid_t pid, const std::string& file);
 
 // Fills `run.sources` from the stacks of its contexts and inits. Only regular files of the user's
 // own code with the ending .py are opened, at most 64 of at most 256 KiB each, none through a link
-// in its last part. One that was written after the job began is left out and named in
+// in its last part. One that was changed after the job began is left out and named in
 // `run.remarks`: its lines may not be the ones that ran. Frames come from the job, which may name
 // any file: nothing of a file is kept that the caller could not read anyway.
 void add_sources(Run& run);

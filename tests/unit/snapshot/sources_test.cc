@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 
 #include "base/clock.h"
@@ -71,6 +72,28 @@ TEST_F(Sources, a_file_that_changed_since_the_job_began_is_left_out_and_named) {
   EXPECT_TRUE(run_.sources.empty());
   ASSERT_EQ(run_.remarks.size(), 1U);
   EXPECT_NE(run_.remarks[0].find(path), std::string::npos);
+}
+
+TEST_F(Sources, an_older_file_that_was_put_in_its_place_meanwhile_has_changed) {
+  const std::string path = write("train.py", "x = 1\n");
+  using clock = std::filesystem::file_time_type::clock;
+  std::filesystem::last_write_time(write("other.py", "x = 2\n"),
+                                   clock::now() - std::chrono::hours(2));
+  run_.started_realtime_ns = realtime_ns() - 3'600'000'000'000;
+  std::filesystem::rename(folder_ + "/other.py", path);
+  frame(path);
+  add_sources(run_);
+  EXPECT_TRUE(run_.sources.empty());
+  EXPECT_EQ(run_.remarks.size(), 1U);
+}
+
+TEST_F(Sources, lines_end_as_they_do_for_python) {
+  const std::string path = write("train.py",
+                                 "\xEF\xBB\xBF"
+                                 "a\r\nb\rc\n\rd\r");
+  frame(path);
+  add_sources(run_);
+  EXPECT_EQ(run_.sources[path], "a\nb\nc\n\nd\n");
 }
 
 TEST_F(Sources, neither_a_pipe_nor_a_link_nor_a_library_nor_a_file_that_is_no_program_is_opened) {
