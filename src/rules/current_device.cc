@@ -58,12 +58,24 @@ bool gives_device(std::span<const Token> arguments) {
   return arguments.size() == 1 || arguments[1].value != "=";
 }
 
-bool given_device_by_user(const Stray& stray, std::initializer_list<std::string_view> functions) {
-  if (stray.statement() == nullptr) return false;
-  return std::ranges::any_of(functions, [&](std::string_view function) {
+ByDefault told_by_line(const Stray& stray, std::initializer_list<std::string_view> functions) {
+  if (stray.statement() == nullptr) return ByDefault::unknown;
+  ByDefault found = ByDefault::unknown;
+  for (const std::string_view function : functions) {
     const auto arguments = stray.statement()->arguments_of(function);
-    return arguments && gives_device(*arguments);
-  });
+    if (!arguments) continue;
+    if (gives_device(*arguments)) return ByDefault::no;
+    // Of two calls in a line it may have been the other.
+    const bool once = std::ranges::count(stray.statement()->tokens, function, &Token::value) == 1;
+    if (once) found = ByDefault::yes;
+  }
+  return found;
+}
+
+// A library that makes the call for the user's line may have given it a device.
+ByDefault told_of(const Stray& stray, const PythonFrame& call,
+                  std::initializer_list<std::string_view> functions) {
+  return &stray.library().back() == &call ? told_by_line(stray, functions) : ByDefault::unknown;
 }
 
 // The innermost library frame, past the guard that PyTorch puts around a device.
@@ -133,13 +145,74 @@ Says statement_says(const Statement& statement, int ordinal) {
   return said.front();
 }
 
-bool assigns(const Statement& statement, std::string_view variable) {
-  const auto& tokens = statement.tokens;
-  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-    if (tokens[i].kind != Token::Kind::name || tokens[i].value != variable) continue;
-    if (tokens[i + 1].value == "=" && (i == 0 || tokens[i - 1].value == ".")) return true;
+using Tokens = std::span<const Token>;
+
+bool is_sign(Tokens tokens, std::size_t i, std::string_view value) {
+  return i < tokens.size() && tokens[i].kind == Kind::sign && tokens[i].value == value;
+}
+
+// The variable whose last name is at `i`: device, or self.device. Empty: a keyword or a function,
+// or part of what is not a plain name.
+Tokens variable_at(Tokens tokens, std::size_t i) {
+  if (tokens[i].kind != Kind::name || is_sign(tokens, i + 1, "(") || is_sign(tokens, i + 1, "=") ||
+      is_sign(tokens, i + 1, "."))
+    return {};
+  if (i == 0 || !is_sign(tokens, i - 1, ".")) return tokens.subspan(i, 1);
+  const bool plain = i > 1 && tokens[i - 2].kind == Kind::name && !is_sign(tokens, i - 3, ".");
+  return plain ? tokens.subspan(i - 2, 3) : Tokens();
+}
+
+// Whether it stands where `for`, `as` or `lambda` name what they bind.
+bool names_target(Tokens tokens, Tokens variable) {
+  bool targets = false;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string& word = tokens[i].value;
+    if (tokens[i].kind == Kind::name && (word == "for" || word == "as" || word == "lambda"))
+      targets = true;
+    else if (word == "in" || word == ":")
+      targets = false;
+    else if (targets && tokens[i] == variable.front())
+      return true;
   }
   return false;
+}
+
+enum class Binds { no, by_assignment, otherwise };
+
+// Whether the statement gives the variable a value: `device = …`, or in a way that is not read.
+Binds binds(const Statement& statement, Tokens variable, std::string_view scope) {
+  const Tokens tokens = statement.tokens;
+  const auto found = std::ranges::search(tokens, variable);
+  if (found.empty()) return Binds::no;
+  const auto has = [&](std::string_view word) { return statement.has_name(word); };
+  if (has("global") || has("nonlocal")) return Binds::otherwise;
+  if (has("def")) return has(scope) ? Binds::otherwise : Binds::no;  // a parameter of it
+  if (variable.size() == 1 && statement.scope != scope && statement.scope != "<module>")
+    return Binds::no;
+  if (found.begin() == tokens.begin() && is_sign(tokens, variable.size(), "="))
+    return Binds::by_assignment;
+  if (has("import") || names_target(tokens, variable)) return Binds::otherwise;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (is_sign(tokens, i, "(")) break;  // an argument, or a keyword
+    if (tokens[i].kind == Kind::sign && tokens[i].value.ends_with('=') && tokens[i].value != "==" &&
+        found.begin() - tokens.begin() < static_cast<std::ptrdiff_t>(i))
+      return Binds::otherwise;  // one of several targets, or with a type
+  }
+  const bool named = std::ranges::any_of(
+      tokens, [](const Token& token) { return token.kind == Kind::sign && token.value == ":="; });
+  return named ? Binds::otherwise : Binds::no;
+}
+
+// The only statement of the file that can have given the variable its value; nullptr: not known.
+const Statement* only_assignment(std::span<const Statement> statements, Tokens variable,
+                                 std::string_view scope) {
+  const Statement* only = nullptr;
+  for (const Statement& statement : statements) {
+    const Binds how = binds(statement, variable, scope);
+    if (how == Binds::otherwise || (how == Binds::by_assignment && only != nullptr)) return nullptr;
+    if (how == Binds::by_assignment) only = &statement;
+  }
+  return only;
 }
 
 }  // namespace
@@ -152,24 +225,23 @@ std::optional<Framework> allocates(const Stray& stray) {
   return std::nullopt;
 }
 
-bool synchronizes_current_device(const Stray& stray) {
+ByDefault synchronizes_current_device(const Stray& stray) {
   const PythonFrame* frame = innermost_past_guard(stray);
-  if (frame == nullptr || stray.context().ordinal != 0 || had_chosen(stray)) return false;
+  if (frame == nullptr || stray.context().ordinal != 0 || had_chosen(stray)) return ByDefault::no;
   if (!stray.is(*frame, "torch/cuda/__init__.py", {"synchronize"}) &&
       !stray.is(*frame, "torch/accelerator/__init__.py", {"synchronize"}))
-    return false;
-  return &stray.library().back() != frame || !given_device_by_user(stray, {"synchronize"});
+    return ByDefault::no;
+  return told_of(stray, *frame, {"synchronize"});
 }
 
-bool makes_stream_or_event(const Stray& stray) {
+ByDefault makes_stream_or_event(const Stray& stray) {
   const PythonFrame* frame = innermost_past_guard(stray);
-  if (frame == nullptr || stray.context().ordinal != 0 || had_chosen(stray)) return false;
+  if (frame == nullptr || stray.context().ordinal != 0 || had_chosen(stray)) return ByDefault::no;
   if (!stray.is(*frame, "torch/cuda/streams.py", {"__new__", "record", "record_event"}) &&
       !stray.is(*frame, "torch/cuda/__init__.py", {"current_stream", "default_stream"}))
-    return false;
-  return &stray.library().back() != frame ||
-         !given_device_by_user(stray, {"Stream", "Event", "record", "record_event",
-                                       "current_stream", "default_stream"});
+    return ByDefault::no;
+  return told_of(stray, *frame,
+                 {"Stream", "Event", "record", "record_event", "current_stream", "default_stream"});
 }
 
 DeviceText device_text(const Stray& stray) {
@@ -182,19 +254,18 @@ DeviceText device_text(const Stray& stray) {
   if (direct != Says::unknown) return {.says = direct, .line = statement.first_line};
   const auto source = source_of(stray.run(), stray.context().pid, stray.own()->file);
   DeviceText found;
-  for (const Token& token : statement.tokens) {
-    if (token.kind != Kind::name) continue;
-    std::vector<const Statement*> assigned;
-    for (const Statement& s : source->statements)
-      if (assigns(s, token.value)) assigned.push_back(&s);
-    if (assigned.size() != 1 || assigned[0]->first_line == statement.first_line) continue;
+  for (std::size_t i = 0; i < statement.tokens.size(); ++i) {
     // A variable that holds a tensor says nothing of the device of another: only one that is named
     // like a device does.
-    if (token.value.find("dev") == std::string::npos) continue;
-    const Says says = statement_says(*assigned[0], *stray.context().ordinal);
+    if (statement.tokens[i].value.find("dev") == std::string::npos) continue;
+    const Tokens variable = variable_at(statement.tokens, i);
+    if (variable.empty()) continue;
+    const Statement* assigned = only_assignment(source->statements, variable, statement.scope);
+    if (assigned == nullptr || assigned->first_line == statement.first_line) continue;
+    const Says says = statement_says(*assigned, *stray.context().ordinal);
     if (says == Says::unknown) continue;
-    if (found.says != Says::unknown && found.line != assigned[0]->first_line) return {};
-    found = {.says = says, .line = assigned[0]->first_line};
+    if (found.says != Says::unknown && found.line != assigned->first_line) return {};
+    found = {.says = says, .line = assigned->first_line};
   }
   return found;
 }

@@ -16,11 +16,18 @@ enum class Framework { torch, cupy, numba };
 // one; nullopt: this is not such a call, or not by a line of the user's.
 std::optional<Framework> allocates(const Stray& stray);
 
-// torch.cuda.synchronize() on device 0, and not with a device among its arguments.
-bool synchronizes_current_device(const Stray& stray);
+// Whether a call on device 0 was given no device and took the current one.
+enum class ByDefault {
+  no,       // another call, or the user's line gives a device
+  yes,      // the user's line makes the call, and gives none
+  unknown,  // the line was not read, or does not show the call: it may have been given device 0
+};
 
-// A stream or an event of PyTorch on device 0, and not with a device among its arguments.
-bool makes_stream_or_event(const Stray& stray);
+// torch.cuda.synchronize().
+ByDefault synchronizes_current_device(const Stray& stray);
+
+// The making of a stream or an event of PyTorch.
+ByDefault makes_stream_or_event(const Stray& stray);
 
 // What the text of the user's line says of the device.
 struct DeviceText {

@@ -254,9 +254,13 @@ bool Statement::calls_any(std::initializer_list<std::string_view> functions) con
 std::vector<Statement> statements_of(std::string_view source) { return Reader(source).take(); }
 
 const Statement* statement_at(std::span<const Statement> statements, unsigned line) {
-  for (const Statement& statement : statements)
-    if (statement.first_line <= line && line <= statement.last_line) return &statement;
-  return nullptr;
+  const Statement* found = nullptr;
+  for (const Statement& statement : statements) {
+    if (line < statement.first_line || statement.last_line < line) continue;
+    if (found != nullptr) return nullptr;
+    found = &statement;
+  }
+  return found;
 }
 
 std::string_view line_of(std::string_view source, unsigned line) {

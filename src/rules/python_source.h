@@ -39,7 +39,7 @@ struct Statement {
 
 std::vector<Statement> statements_of(std::string_view source);
 
-// The statement that covers a line (from 1); nullptr: none does.
+// The statement that covers a line (from 1); nullptr: none does, or several share the line.
 const Statement* statement_at(std::span<const Statement> statements, unsigned line);
 
 // The line (from 1) without the blanks around it; empty when there is none.

@@ -2,6 +2,8 @@
 // A rank whose collective made a context because the rank had not said which GPU is its own.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "rules/current_device.h"
 
@@ -38,6 +40,12 @@ const PythonFrame* collective(const Stray& stray) {
   return nullptr;
 }
 
+// Whether the line that makes the call can be read at all.
+bool is_shown(const Stray& stray, const PythonFrame& call) {
+  return stray.statement() != nullptr &&
+         std::ranges::count(stray.statement()->tokens, call.function, &Token::value) == 1;
+}
+
 // Whether the user's own call names a device: then the rank did what it was told.
 bool names_one(const Stray& stray) {
   const Statement* statement = stray.statement();
@@ -52,6 +60,8 @@ std::optional<Explanation> explain(const Stray& stray) {
   const auto rank = local_rank(stray);
   if (rank && stray.context().ordinal == rank->value) return std::nullopt;
   Explanation out;
+  if (!is_shown(stray, *frame))
+    out.evidence.emplace_back("whether the call names a device cannot be read from the line");
   if (rank && stray.context().ordinal)
     out.evidence.push_back(fmt::format("{}={}, and the context is on device {}", rank->variable,
                                        rank->value, *stray.context().ordinal));

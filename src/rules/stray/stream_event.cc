@@ -21,9 +21,17 @@ const Registered<Rule> rule{Rule{
     .precedence = Precedence::call,
     .check = check}};
 
+// Where the user's line does not show the call, both ways to get there are told.
+constexpr std::string_view kEither =
+    "A stream or an event of PyTorch was made on device 0. Either it was given no device, and then "
+    "it belongs to the current one, which is cuda:0 until torch.cuda.set_device() is called; or "
+    "what it was given says 0.";
+
 std::optional<Explanation> explain(const Stray& stray) {
-  if (!makes_stream_or_event(stray)) return std::nullopt;
+  const ByDefault by_default = makes_stream_or_event(stray);
+  if (by_default == ByDefault::no) return std::nullopt;
   Explanation out;
+  if (by_default == ByDefault::unknown) out.cause = kEither;
   const std::string n = meant_number(stray);
   out.fix = fmt::format(
       "torch.cuda.Stream(device=\"cuda:{}\"), or "

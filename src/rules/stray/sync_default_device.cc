@@ -22,9 +22,17 @@ const Registered<Rule> rule{Rule{
     .precedence = Precedence::call,
     .check = check}};
 
+// Where the user's line does not show the call, both ways to get there are told.
+constexpr std::string_view kEither =
+    "torch.cuda.synchronize() waited for device 0, and waiting makes its context. Either it was "
+    "given no device, and then it waits for the current one, which is cuda:0 until "
+    "torch.cuda.set_device() is called; or what it was given says 0.";
+
 std::optional<Explanation> explain(const Stray& stray) {
-  if (!synchronizes_current_device(stray)) return std::nullopt;
+  const ByDefault by_default = synchronizes_current_device(stray);
+  if (by_default == ByDefault::no) return std::nullopt;
   Explanation out;
+  if (by_default == ByDefault::unknown) out.cause = kEither;
   const std::string n = meant_number(stray);
   out.fix = fmt::format(
       "torch.cuda.synchronize(\"cuda:{}\"), or torch.cuda.set_device({}) once at the start.", n, n);

@@ -43,8 +43,9 @@ std::optional<Explanation> explain(const Stray& stray) {
   if (stray.on_main_thread() || stray.own() == nullptr || stray.context().ordinal != 0 ||
       stray.find_standard("threading.py", {"_bootstrap", "_bootstrap_inner"}) == nullptr)
     return std::nullopt;
-  if (!allocates(stray) && !synchronizes_current_device(stray) && !makes_stream_or_event(stray))
-    return std::nullopt;
+  const ByDefault wait = synchronizes_current_device(stray);
+  const ByDefault stream = makes_stream_or_event(stray);
+  if (!allocates(stray) && wait == ByDefault::no && stream == ByDefault::no) return std::nullopt;
   const DeviceText text = device_text(stray);
   if (text.says == DeviceText::Says::number || text.says == DeviceText::Says::computed ||
       had_chosen(stray))
@@ -56,7 +57,8 @@ std::optional<Explanation> explain(const Stray& stray) {
                                      printable(stray.context().thread), printable(other->thread),
                                      *other->ordinal,
                                      other->culprit ? ", at " + place(*other->culprit) : ""));
-  if (allocates(stray) && text.says == DeviceText::Says::unknown)
+  if ((allocates(stray) && text.says == DeviceText::Says::unknown) || wait == ByDefault::unknown ||
+      stream == ByDefault::unknown)
     out.evidence.emplace_back(
         "whether the call names device 0 itself cannot be read from the line");
   // Where a thread chose with set_device(), that nobody did so in this one is the whole story.
