@@ -12,6 +12,8 @@ namespace corral::rules {
 
 namespace {
 
+constexpr std::string_view kUnseen = "made in a way that no hook saw";
+
 std::string place_in_words(const snapshot::PythonFrame& frame) {
   return fmt::format("{}:{} in {}", printable(frame.file),
                      frame.line ? std::to_string(*frame.line) : "?", printable(frame.function));
@@ -19,6 +21,10 @@ std::string place_in_words(const snapshot::PythonFrame& frame) {
 
 bool holds(const std::vector<snapshot::PythonFrame>& frames, const snapshot::PythonFrame& frame) {
   return std::ranges::find(frames, frame) != frames.end();
+}
+
+bool has_no_stack(const snapshot::Context& context) {
+  return context.stack.python.empty() && context.stack.native.empty();
 }
 
 std::string native_origin(const snapshot::Context& context) {
@@ -41,22 +47,34 @@ std::string stray_title(const snapshot::Context& context) {
 }
 
 std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit) {
+  if (context.found && has_no_stack(context)) return std::string(kUnseen);
+  if (holds(context.stack.python, culprit))
+    return fmt::format("{} called from {}", context.call, place_in_words(culprit));
   // The main thread's line did not make the call: another thread did, whatever set it to work.
-  if (holds(context.stack.main_thread, culprit) && !holds(context.stack.python, culprit))
+  if (holds(context.stack.main_thread, culprit))
     return fmt::format("{} on thread {}, while the main thread was at {}", context.call,
+                       printable(context.thread), place_in_words(culprit));
+  // Nor did the line that started CUDA, where a rule blames that.
+  if (!has_no_stack(context))
+    return fmt::format("{} on thread {}, which goes back to {}", context.call,
                        printable(context.thread), place_in_words(culprit));
   return fmt::format("{} called from {}", context.call, place_in_words(culprit));
 }
 
 std::string origin(const snapshot::Context& context) {
-  if (context.found && context.stack.python.empty() && context.stack.native.empty())
-    return "made in a way that no hook saw";
+  if (context.found && has_no_stack(context)) return std::string(kUnseen);
   std::string text = context.culprit ? origin(context, *context.culprit) : native_origin(context);
   if (context.culprit && snapshot::is_own_code(context.culprit->file)) return text;
   const auto line = snapshot::culprit_of(context.stack.main_thread);
   if (line && snapshot::is_own_code(line->file))
     text += fmt::format("; the main thread was at {}", place_in_words(*line));
   return text;
+}
+
+std::string how_to_confine(const snapshot::Run& run) {
+  if (run.expectation.kind == snapshot::Expectation::Kind::rank)
+    return "a corral run --gpus of its own for each rank";
+  return run.confinement.requested ? "corral run --gpus with --enforce auto" : "corral run --gpus";
 }
 
 std::vector<std::string> stack_words(const snapshot::Context& context) {

@@ -18,6 +18,9 @@ std::string origin(const snapshot::Context& context);
 // The same with another line than the context's own culprit.
 std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit);
 
+// How to have the kernel refuse the other GPUs, for an advice: not what the user has done already.
+std::string how_to_confine(const snapshot::Run& run);
+
 // The innermost frames of the call, Python's and then native ones, a line each.
 std::vector<std::string> stack_words(const snapshot::Context& context);
 

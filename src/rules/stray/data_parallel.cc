@@ -2,6 +2,7 @@
 // torch.nn.DataParallel, which takes every GPU that it sees.
 #include <fmt/format.h>
 
+#include "rules/context_words.h"
 #include "rules/current_device.h"
 
 namespace corral::rules {
@@ -33,9 +34,9 @@ std::optional<Explanation> explain(const Stray& stray) {
   const auto ordinal = meant_device(stray).ordinal;
   if (ordinal)
     out.fix = fmt::format(
-        "Show the job only the GPUs that it may use (corral run --gpus), or DataParallel(model, "
+        "Show the job only the GPUs that it may use ({}), or DataParallel(model, "
         "device_ids=[{}]); with a single GPU it is not needed at all.",
-        *ordinal);
+        how_to_confine(stray.run()), *ordinal);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "rules/context_words.h"
 #include "rules/current_device.h"
 #include "snapshot/from_trace.h"
 
@@ -31,15 +32,16 @@ const Registered<Rule> rule{
 
 struct Known {
   std::string_view name;
+  // Below site-packages: a folder of the user's may have the framework's name, too.
   std::array<std::string_view, 3> modules;
   std::string_view python;  // its file that starts the backend
 };
 constexpr std::array<Known, 2> kKnown = {{
     {.name = "JAX",
-     .modules = {"/jax_plugins/", "/jaxlib/", "/xla_cuda_plugin.so"},
+     .modules = {"-packages/jax_plugins/", "-packages/jaxlib/", "/xla_cuda_plugin.so"},
      .python = "jax/_src/xla_bridge.py"},
     {.name = "TensorFlow",
-     .modules = {"/tensorflow/", "/libtensorflow_cc.so", "/libtensorflow_framework.so"},
+     .modules = {"-packages/tensorflow/", "/libtensorflow_cc.so", "/libtensorflow_framework.so"},
      .python = "tensorflow/python/eager/context.py"},
 }};
 
@@ -93,15 +95,15 @@ std::optional<Explanation> explain(const Stray& stray) {
         "that needs it; where arrays are put is decided later.",
         framework.name);
     const std::string n = meant_number(stray);
-    out.fix = framework.name == "JAX"
-                  ? fmt::format(
-                        "corral run --gpus, or export CUDA_VISIBLE_DEVICES before Python "
-                        "starts; or jax.config.update(\"jax_cuda_visible_devices\", "
-                        "\"{}\") before the first JAX call.",
-                        n)
-                  : std::string(
-                        "corral run --gpus, or export CUDA_VISIBLE_DEVICES before Python starts; "
-                        "or tf.config.set_visible_devices() before anything else of TensorFlow.");
+    const std::string in_the_job =
+        framework.name == "JAX"
+            ? fmt::format(
+                  "jax.config.update(\"jax_cuda_visible_devices\", \"{}\") before the first "
+                  "JAX call",
+                  n)
+            : std::string("tf.config.set_visible_devices() before anything else of TensorFlow");
+    out.fix = fmt::format("{}, or export CUDA_VISIBLE_DEVICES before Python starts; or {}.",
+                          how_to_confine(stray.run()), in_the_job);
     return out;
   }
   return std::nullopt;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A context for sharing with OpenGL, whose devices CUDA_VISIBLE_DEVICES does not hide.
+#include "rules/context_words.h"
 #include "rules/current_device.h"
 
 namespace corral::rules {
@@ -24,7 +25,12 @@ std::optional<Explanation> explain(const Stray& stray) {
   const std::string& call = stray.context().call;
   if (!call.starts_with("cuGLCtxCreate") && !call.starts_with("cuVDPAUCtxCreate"))
     return std::nullopt;
-  return Explanation{};
+  Explanation out;
+  out.fix =
+      "Choose the device of the graphics too (EGL: the one whose EGL_CUDA_DEVICE_NV is the job's), "
+      "or hide the other GPUs' nodes: " +
+      how_to_confine(stray.run()) + ".";
+  return out;
 }
 
 Outcome check(const snapshot::Run& run) {

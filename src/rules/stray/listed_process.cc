@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "rules/context_words.h"
 #include "rules/rule.h"
 
 namespace corral::rules {
@@ -21,8 +22,8 @@ const Registered<Rule> rule{Rule{
              "line was "
              "recorded.",
     .verify = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv",
-    .fix = "Let the process be observed (see run.unobserved), or run the job with corral run "
-           "--gpus, where the kernel refuses it the other GPUs.",
+    .fix = "Let the process be observed (see run.unobserved), or have the kernel refuse the other "
+           "GPUs: corral run --gpus.",
     .check = check}};
 
 Outcome check(const snapshot::Run& run) {
@@ -41,6 +42,10 @@ Outcome check(const snapshot::Run& run) {
                                   process.pid, gpu.gpu.index);
       if (process.memory_bytes)
         finding.evidence.push_back(fmt::format("{} MiB by NVML", *process.memory_bytes >> 20));
+      finding.fix =
+          "Let the process be observed (see run.unobserved), or have the kernel refuse the other "
+          "GPUs: " +
+          how_to_confine(run) + ".";
       outcome.findings.push_back(std::move(finding));
     }
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "rules/context_words.h"
 #include "rules/visible_list.h"
 #include "snapshot/from_trace.h"
 
@@ -51,6 +52,13 @@ std::optional<PythonFrame> starts_child(const Run& run, const Init& parent) {
   return std::nullopt;
 }
 
+std::string fix_of(const Run& run) {
+  return "Hand the variable on (env={**os.environ, …}; sudo --preserve-env), or hide the GPUs "
+         "where "
+         "no variable is needed: " +
+         how_to_confine(run) + ".";
+}
+
 std::optional<Explanation> against_parent(const Stray& stray, const Init& child) {
   const Init* parent = parent_of(stray.run(), child);
   if (parent == nullptr || would_show(stray, *parent->visible_devices) != false)
@@ -59,6 +67,7 @@ std::optional<Explanation> against_parent(const Stray& stray, const Init& child)
   // A parent that started CUDA later may have set the variable after it had started the child.
   if (parent->time_s > child.time_s && !line) return std::nullopt;
   Explanation out;
+  out.fix = fix_of(stray.run());
   out.evidence.emplace_back("at cuInit CUDA_VISIBLE_DEVICES was not set");
   out.evidence.push_back(fmt::format("its parent (pid {}) had CUDA_VISIBLE_DEVICES={}", parent->pid,
                                      printable(*parent->visible_devices)));
@@ -71,6 +80,7 @@ std::optional<Explanation> explain(const Stray& stray) {
   if (init == nullptr || init->visible_devices) return std::nullopt;
   if (const auto& given = stray.run().confinement.visible_devices) {
     Explanation out;
+    out.fix = fix_of(stray.run());
     out.evidence = {fmt::format("given CUDA_VISIBLE_DEVICES={}", *given),
                     "at cuInit CUDA_VISIBLE_DEVICES was not set"};
     return out;

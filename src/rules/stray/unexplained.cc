@@ -18,8 +18,8 @@ const Registered<Rule> rule{
          .cause = "Not known: nothing in the stack above is of a pattern that Corral knows.",
          .verify = "Read the calling line. Look for a device number, a default device or a loop "
                    "over all devices.",
-         .fix = "Name the device in that call, or run the job with corral run --gpus, where the "
-                "kernel refuses it the other GPUs.",
+         .fix = "Name the device in that call, or have the kernel refuse the other GPUs: "
+                "corral run --gpus.",
          .fallback = true,
          .check = check}};
 
@@ -35,6 +35,8 @@ Outcome check(const snapshot::Run& run) {
     finding.evidence = {origin(context)};
     std::ranges::move(stack_words(context), std::back_inserter(finding.evidence));
     finding.contexts = {i};
+    finding.fix = "Name the device in that call, or have the kernel refuse the other GPUs: " +
+                  how_to_confine(run) + ".";
     outcome.findings.push_back(std::move(finding));
   }
   return outcome;

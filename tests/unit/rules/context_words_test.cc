@@ -28,6 +28,22 @@ TEST(origin, adds_the_main_threads_line_where_the_calls_own_has_none_of_the_user
             "job.py:14 in main");
 }
 
+TEST(origin, does_not_say_that_a_line_called_which_is_in_none_of_the_stacks) {
+  snapshot::Context context;
+  context.call = "cuDevicePrimaryCtxRetain";
+  context.thread = "tf_worker";
+  context.stack.native = {{.module = "/opt/xla.so", .function = "", .offset = 1}};
+  const snapshot::PythonFrame start{.file = "job.py", .line = 3, .function = "<module>"};
+  EXPECT_EQ(
+      origin(context, start),
+      "cuDevicePrimaryCtxRetain on thread tf_worker, which goes back to job.py:3 in <module>");
+  context.stack.python = {start};
+  EXPECT_EQ(origin(context, start), "cuDevicePrimaryCtxRetain called from job.py:3 in <module>");
+  context.stack = {};
+  context.found = true;
+  EXPECT_EQ(origin(context, start), "made in a way that no hook saw");
+}
+
 TEST(stack_words, are_the_innermost_frames_of_both_kinds) {
   snapshot::Context context;
   for (unsigned line = 1; line <= 20; ++line) {

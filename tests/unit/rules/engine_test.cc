@@ -151,6 +151,37 @@ TEST(listed_process, only_of_the_job_on_a_gpu_not_given_and_without_a_context_of
             (std::vector<std::string>{"stray.listed-process", "stray.unexplained"}));
 }
 
+TEST(unobserved, is_comforted_only_where_the_kernel_enforces) {
+  JobRun run = run_on_gpu_1();
+  run.coverage.unobserved = {{.pid = 9, .process = "x", .why = "y"}};
+  EXPECT_EQ(judge(run).findings.at(0).fix.find("kernel"), std::string::npos);
+  run.confinement.enforced = "cgroup";
+  EXPECT_NE(judge(run).findings.at(0).fix.find("kernel"), std::string::npos);
+}
+
+// Who has used `corral run` is not told to use it, and one around all ranks keeps none from
+// another.
+TEST(unexplained, advises_what_was_not_done_yet) {
+  JobRun run = run_on_gpu_1();
+  run.contexts = {context(0, 10)};
+  const auto advises = [&](const std::string& words) {
+    JobRun judged = run;
+    return judge(judged).findings.at(0).fix.find(words) != std::string::npos;
+  };
+  EXPECT_TRUE(advises("--enforce auto"));
+  run.confinement.requested = false;
+  run.expectation.kind = snapshot::Expectation::Kind::gpus;
+  EXPECT_FALSE(advises("--enforce auto"));
+  EXPECT_TRUE(advises("corral run --gpus"));
+  run.contexts[0].ordinal = 0;
+  run.expectation.kind = snapshot::Expectation::Kind::rank;
+  Init init;
+  init.pid = 10;
+  init.rank_variables = {{"LOCAL_RANK", "1"}};
+  run.inits = {init};
+  EXPECT_TRUE(advises("for each rank"));
+}
+
 TEST(orphan, only_one_that_still_holds_a_gpu) {
   JobRun run = run_on_gpu_1();
   run.orphans = {{.pid = 7, .process = "sleep", .gpus = {}},
