@@ -41,11 +41,6 @@ Result<void> write_report(const Fd& file, const std::string& path, std::string_v
   return {};
 }
 
-unsigned strays(const rules::Verdict& verdict) {
-  return static_cast<unsigned>(std::ranges::count_if(
-      verdict.findings, [](const auto& finding) { return finding.id.starts_with("stray."); }));
-}
-
 void add_traces(const Observation& observation, std::int64_t start_ns,
                 const std::vector<launch::SeenProcess>& seen, snapshot::Run& run) {
   std::vector<trace::ProcessTrace> traces;
@@ -96,7 +91,7 @@ int exit_code(const WatchOptions& options, const snapshot::Run& run,
               const rules::Verdict& verdict) {
   const int code =
       run.exit.code ? *run.exit.code : launch::kSignalBase + run.exit.signal.value_or(0);
-  return options.strict && code == 0 && strays(verdict) > 0 ? launch::kStrayed : code;
+  return options.strict && code == 0 && rules::stray_count(verdict) > 0 ? launch::kStrayed : code;
 }
 
 }  // namespace
@@ -177,7 +172,7 @@ int watch_job(const WatchOptions& options, JobSetup& setup, const std::vector<in
   if (setup.confinement) (void)isolate::release(*setup.confinement);
 
   const rules::Verdict verdict = rules::judge(run);
-  status.ended(run.exit, strays(verdict));
+  status.ended(run.exit, rules::stray_count(verdict));
   report(options, setup.report, run, verdict);
   return exit_code(options, run, verdict);
 }

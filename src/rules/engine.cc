@@ -79,6 +79,12 @@ Finding finding_of(const Rule& rule) {
           .culprit = {}};
 }
 
+unsigned stray_count(const Verdict& verdict) {
+  return static_cast<unsigned>(std::ranges::count_if(verdict.findings, [](const Finding& finding) {
+    return finding.severity == Severity::error && finding.id.starts_with("stray.");
+  }));
+}
+
 std::vector<const Rule*> all_rules() {
   std::vector<const Rule*> rules;
   for (auto* entry = Registered<Rule>::first(); entry; entry = entry->next())

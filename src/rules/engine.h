@@ -14,6 +14,9 @@ struct Verdict {
   std::vector<NotChecked> not_checked;
 };
 
+// How many findings accuse the job of having strayed: what is only a warning accuses nobody.
+unsigned stray_count(const Verdict& verdict);
+
 // Every registered rule, by id.
 std::vector<const Rule*> all_rules();
 

@@ -300,6 +300,12 @@ TEST(framework_opens_all, tensorflow_and_only_with_more_than_one_gpu) {
   EXPECT_EQ(id_of({context_on(0, stack, {module})}), "stray.unexplained");
 }
 
+TEST(framework_opens_all, not_by_the_name_of_a_folder_of_the_users) {
+  const std::string module = "/home/ana/tensorflow/venv/lib/python3.12/site-packages/ops/ops.so";
+  EXPECT_EQ(id_of({context_on(1, {own(4)}, {module}), context_on(0, {own(4)}, {module})}),
+            "stray.unexplained");
+}
+
 TEST(import, not_a_function_of_a_library_that_is_called_later_nor_the_users_own_module) {
   const PythonFrame machinery =
       frame("<frozen importlib._bootstrap>", 488, "_call_with_frames_removed");
@@ -359,6 +365,10 @@ TEST(late_env, without_an_expectation_it_is_a_warning) {
   ASSERT_EQ(verdict.findings.size(), 1U);
   EXPECT_EQ(verdict.findings[0].severity, Severity::warning);
   EXPECT_FALSE(run.contexts[0].stray);
+  EXPECT_EQ(stray_count(verdict), 0U)
+      << "--strict must not fail a job of which nothing is expected";
+  run.expectation.kind = snapshot::Expectation::Kind::gpus;
+  EXPECT_EQ(stray_count(judge(run)), 1U);
 }
 
 std::vector<std::string> evidence_of(Context context, const std::string& source) {
