@@ -47,6 +47,15 @@ Json culprit(const std::optional<snapshot::PythonFrame>& culprit) {
   return culprit ? frame(*culprit) : Json(nullptr);
 }
 
+// A variable that was removed is null.
+Json variables(const std::map<std::string, std::optional<std::string>>& from) {
+  Json object = Json::object();
+  for (const auto& [name, value] : from) object[name] = or_null(value);
+  return object;
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 Json allowed(const Run& run) {
   Json list = Json::array();
   for (const snapshot::GpuRun& gpu : run.gpus)
@@ -88,7 +97,7 @@ Json gpus(const Run& run) {
                     {"power_mean_w", rounded(n.power_mean_w)},
                     {"power_before_w", rounded(n.power_before_w)},
                     {"sm_clock_mean_mhz", rounded(n.sm_clock_mean_mhz)},
-                    {"state", gpu.state.empty() ? Json(nullptr) : Json(gpu.state)},
+                    {"state", text_or_null(gpu.state)},
                     {"processes", processes(gpu)}});
   }
   return list;
@@ -103,6 +112,7 @@ Json contexts(const Run& run) {
                     {"pid", context.pid},
                     {"process", context.process},
                     {"rank", or_null(context.rank)},
+                    {"tid", context.tid == 0 ? Json(nullptr) : Json(context.tid)},
                     {"thread", context.thread},
                     {"time_s", rounded(context.time_s)},
                     {"ended_s", rounded(context.ended_s)},
@@ -110,14 +120,16 @@ Json contexts(const Run& run) {
                     {"found", context.found},
                     {"denied", context.denied},
                     {"stray", context.stray},
-                    {"finding", context.finding.empty() ? Json(nullptr) : Json(context.finding)},
+                    {"finding", text_or_null(context.finding)},
+                    {"cwd", text_or_null(context.cwd)},
+                    {"changed_variables", variables(context.changed_variables)},
                     {"culprit", culprit(context.culprit)},
                     {"python", frames(context.stack.python)},
+                    {"python_omitted", context.stack.python_omitted},
                     {"python_source", context.stack.python_source},
                     {"main_thread", frames(context.stack.main_thread)},
-                    {"main_thread_source", context.stack.main_thread_source.empty()
-                                               ? Json(nullptr)
-                                               : Json(context.stack.main_thread_source)},
+                    {"main_thread_omitted", context.stack.main_thread_omitted},
+                    {"main_thread_source", text_or_null(context.stack.main_thread_source)},
                     {"native", native(context.stack)}});
   }
   return list;
@@ -127,11 +139,28 @@ Json inits(const Run& run) {
   Json list = Json::array();
   for (const snapshot::Init& init : run.inits)
     list.push_back({{"pid", init.pid},
+                    {"parent_pid", init.parent_pid == 0 ? Json(nullptr) : Json(init.parent_pid)},
                     {"process", init.process},
+                    {"argv", init.argv},
+                    {"cwd", text_or_null(init.cwd)},
                     {"time_s", rounded(init.time_s)},
                     {"result", init.result},
                     {"visible_devices", or_null(init.visible_devices)},
+                    {"device_order", or_null(init.device_order)},
+                    {"rank_variables", init.rank_variables},
                     {"culprit", culprit(init.culprit)}});
+  return list;
+}
+
+Json no_such_devices(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::NoSuchDevice& asked : run.no_such_devices)
+    list.push_back({{"pid", asked.pid},
+                    {"process", asked.process},
+                    {"time_s", rounded(asked.time_s)},
+                    {"call", asked.call},
+                    {"ordinal", asked.ordinal},
+                    {"culprit", culprit(asked.culprit)}});
   return list;
 }
 
@@ -202,10 +231,12 @@ std::string run_json(const Run& run, const rules::Verdict& verdict) {
       {"not_covered", confinement.not_covered},
       {"general_limits", confinement.general_limits},
       {"allowed", allowed(run)},
-      {"expected", run.expectation.text.empty() ? Json(nullptr) : Json(run.expectation.text)},
+      {"expected", text_or_null(run.expectation.text)},
+      {"deny", run.expectation.denied},
       {"gpus", gpus(run)},
       {"contexts", contexts(run)},
       {"inits", inits(run)},
+      {"no_such_devices", no_such_devices(run)},
       {"findings", findings(verdict)},
       {"not_checked", not_checked(verdict)},
       {"orphans", orphans(run)},

@@ -50,9 +50,11 @@ std::vector<PythonFrame> frames_of(const std::vector<trace::PythonFrame>& from) 
 
 Stack stack_of(const trace::ProcessTrace& trace, const trace::Stack& from) {
   Stack out{.python = frames_of(from.python),
+            .python_omitted = from.python_omitted,
             .native = {},
             .python_source = from.python_source,
             .main_thread = frames_of(from.main_thread),
+            .main_thread_omitted = from.main_thread_omitted,
             .main_thread_source = from.main_thread_source};
   for (const trace::NativeFrame& frame : from.native) {
     NativeFrame native{.module = {}, .function = {}, .offset = frame.offset};

@@ -33,12 +33,14 @@ struct NativeFrame {
 // The stack of one event, innermost frame first.
 struct Stack {
   std::vector<PythonFrame> python;
+  std::uint64_t python_omitted = 0;  // frames between those that were not kept
   std::vector<NativeFrame> native;
   std::string
       python_source;  // how the Python frames were had: "walker 3.12", or why there are none
   // The main thread's Python frames at that time, read while it ran, for an event of another
   // thread. They did not make the call.
   std::vector<PythonFrame> main_thread;
+  std::uint64_t main_thread_omitted = 0;
   std::string main_thread_source;  // like python_source; empty on the main thread itself
 };
 
@@ -201,6 +203,15 @@ struct Run {
 inline bool is_outside(const Run& run, const GpuRun& gpu) {
   return !gpu.allowed &&
          (run.confinement.requested || run.expectation.kind == Expectation::Kind::gpus);
+}
+
+// The initialisation that the context's process lived in, for exec keeps the pid; nullptr: not
+// seen.
+inline const Init* init_of(const Run& run, const Context& context) {
+  const Init* last = nullptr;
+  for (const Init& init : run.inits)
+    if (init.pid == context.pid && init.result == 0 && init.time_s <= context.time_s) last = &init;
+  return last;
 }
 
 }  // namespace corral::snapshot

@@ -259,6 +259,36 @@ TEST(json, has_the_fields_of_schema_1) {
   EXPECT_TRUE(json["contexts"][0]["ended_s"].is_null()) << "unknown is null";
 }
 
+TEST(json, tells_what_the_processes_recorded) {
+  JobRun run = clean_run();
+  snapshot::Context context;
+  context.tid = 12;
+  context.cwd = "/work";
+  context.changed_variables = {{"CUDA_VISIBLE_DEVICES", "1"}, {"LOCAL_RANK", std::nullopt}};
+  context.stack.python_omitted = 3;
+  run.contexts = {context, {}};
+  snapshot::Init init;
+  init.parent_pid = 4;
+  init.argv = {"python3", "train.py"};
+  init.rank_variables = {{"RANK", "1"}};
+  run.inits = {init, {}};
+  run.no_such_devices.resize(1);
+  run.no_such_devices[0].ordinal = 7;
+  const auto json = nlohmann::json::parse(run_json(run, {}));
+  const auto& made = json["contexts"][0];
+  EXPECT_EQ(made["tid"], 12);
+  EXPECT_EQ(made["cwd"], "/work");
+  EXPECT_EQ(made["changed_variables"]["CUDA_VISIBLE_DEVICES"], "1");
+  EXPECT_TRUE(made["changed_variables"].at("LOCAL_RANK").is_null());
+  EXPECT_EQ(made["python_omitted"], 3);
+  EXPECT_TRUE(json["contexts"][1]["tid"].is_null()) << "unknown is null";
+  EXPECT_EQ(json["inits"][0]["parent_pid"], 4);
+  EXPECT_EQ(json["inits"][0]["argv"].size(), 2U);
+  EXPECT_EQ(json["inits"][0]["rank_variables"]["RANK"], "1");
+  EXPECT_TRUE(json["inits"][1]["parent_pid"].is_null()) << "unknown is null";
+  EXPECT_EQ(json["no_such_devices"][0]["ordinal"], 7);
+}
+
 TEST(json, any_bytes_in_a_name_give_valid_json) {
   JobRun run = clean_run();
   run.command = {"\xff\xfe<script>"};

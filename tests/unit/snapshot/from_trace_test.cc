@@ -273,6 +273,7 @@ TEST(from_trace, resolves_the_modules_of_native_frames) {
   EXPECT_EQ(stack.native[0].offset, 0x1234U);
   EXPECT_EQ(stack.native[1].module, "");
   EXPECT_EQ(stack.python_source, "walker 3.12");
+  EXPECT_EQ(stack.python_omitted, 3U);
   EXPECT_EQ(run.contexts[0].culprit->file, "ünï/模型.py");
 }
 
@@ -292,6 +293,7 @@ TEST(from_trace, keeps_the_main_threads_frames_apart_and_blames_none_of_them) {
   EXPECT_EQ(context.stack.main_thread,
             (std::vector<PythonFrame>{{.file = "train.py", .line = 14, .function = "main"}}));
   EXPECT_EQ(context.stack.main_thread_source, "walker 3.12");
+  EXPECT_EQ(context.stack.main_thread_omitted, 2U) << "a stack with a gap must not look whole";
   EXPECT_EQ(context.stack.python_source, "no Python state on this thread");
   EXPECT_TRUE(context.stack.python.empty());
   EXPECT_EQ(context.culprit, std::nullopt);
