@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <expected>
 #include <optional>
 #include <set>
@@ -18,18 +17,6 @@ namespace {
 using snapshot::Context;
 using snapshot::Init;
 using snapshot::Run;
-
-// RANK is not among them: it counts over all machines.
-constexpr std::array<const char*, 4> kLocalRanks = {
-    "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
-
-// The initialisation that the context's process lived in: exec keeps the pid.
-const Init* init_of(const Run& run, const Context& context) {
-  const Init* last = nullptr;
-  for (const Init& init : run.inits)
-    if (init.pid == context.pid && init.result == 0 && init.time_s <= context.time_s) last = &init;
-  return last;
-}
 
 // How many devices CUDA_VISIBLE_DEVICES leaves (driver 580.159): the list ends at the first entry
 // that names none or is not of the first one's kind, and a number ends where its digits do.
@@ -52,11 +39,11 @@ std::size_t visible_count(const std::optional<std::string>& visible, std::size_t
 // The only right device of a process, nullopt: whichever it uses, or why it cannot be told.
 std::expected<std::optional<int>, std::string> expected_ordinal(const Run& run,
                                                                 const Context& context) {
-  const Init* const init = init_of(run, context);
+  const Init* const init = snapshot::init_of(run, context);
   if (init == nullptr) return std::unexpected("its cuInit was not seen");
   const std::size_t visible = visible_count(init->visible_devices, run.gpus.size());
   if (visible == 1) return std::nullopt;
-  for (const char* name : kLocalRanks) {
+  for (const char* name : kLocalRankVariables) {
     const auto at = init->rank_variables.find(name);
     if (at == init->rank_variables.end()) continue;
     const auto rank = parse_number<int>(at->second);

@@ -2,6 +2,7 @@
 // Which contexts are strays: outside of what the job was given, or of what it is expected to use.
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,11 @@
 #include "snapshot/run.h"
 
 namespace corral::rules {
+
+// What launchers tell a process of its place among those of this machine; the first that is set
+// decides, as in the shim. RANK is not among them: it counts over all machines.
+inline constexpr std::array<const char*, 4> kLocalRankVariables = {
+    "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
 
 // The id under which processes stand that `--expect rank` could not judge.
 inline constexpr std::string_view kExpectRank = "expect.rank";

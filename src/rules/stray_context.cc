@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/text.h"
 #include "rules/context_words.h"
+#include "rules/expectation.h"
 #include "snapshot/from_trace.h"
 #include "snapshot/sources.h"
 
@@ -182,13 +182,7 @@ std::vector<const Context*> Stray::earlier() const {
   return out;
 }
 
-const Init* Stray::init() const {
-  const Init* last = nullptr;
-  for (const Init& init : run_.inits)
-    if (init.pid == context_.pid && init.result == 0 && init.time_s <= context_.time_s)
-      last = &init;
-  return last;
-}
+const Init* Stray::init() const { return snapshot::init_of(run_, context_); }
 
 std::optional<Source> source_of(const Run& run, pid_t pid, const std::string& file) {
   const auto at = run.sources.find(snapshot::source_key(run, pid, file));
@@ -260,8 +254,7 @@ std::string meant_number(const Stray& stray) {
 std::optional<Rank> local_rank(const Stray& stray) {
   const Init* init = stray.init();
   if (init == nullptr) return std::nullopt;
-  for (const char* name :
-       {"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}) {
+  for (const char* name : kLocalRankVariables) {
     const auto at = init->rank_variables.find(name);
     if (at == init->rank_variables.end()) continue;
     if (const auto value = parse_number<int>(at->second))
