@@ -81,6 +81,30 @@ TEST(expectation, a_rank_that_sees_one_gpu_is_right_on_it) {
   for (const Context& c : run.contexts) EXPECT_FALSE(c.stray) << c.pid;
 }
 
+TEST(expectation, an_entry_that_names_no_gpu_of_this_machine_is_not_counted) {
+  JobRun run = traced(Expectation::Kind::rank);
+  run.gpus[0].gpu.uuid = "GPU-2a4d0660";
+  run.gpus[1].gpu.uuid = "GPU-2b685718";
+  run.inits = {init(1, {{"LOCAL_RANK", "1"}}, "GPU-2b,GPU-dead"),
+               init(2, {{"LOCAL_RANK", "1"}}, "GPU-2b,GPU-2"),
+               init(3, {{"LOCAL_RANK", "1"}}, "GPU-2B,GPU-2a")};
+  for (pid_t pid = 1; pid <= 3; ++pid) run.contexts.push_back(context(pid, 0, 1));
+  EXPECT_TRUE(mark_strays(run).empty());
+  EXPECT_FALSE(run.contexts[0].stray) << "it sees one";
+  EXPECT_FALSE(run.contexts[1].stray) << "GPU-2 is the beginning of two";
+  EXPECT_TRUE(run.contexts[2].stray) << "it sees both";
+}
+
+TEST(expectation, of_mig_instances_a_process_sees_one) {
+  JobRun run = traced(Expectation::Kind::rank);
+  run.inits = {init(1, {{"LOCAL_RANK", "1"}}), init(2, {{"LOCAL_RANK", "1"}}, "MIG-a,MIG-b"),
+               init(3, {{"LOCAL_RANK", "1"}}, "0,1")};
+  for (snapshot::GpuRun& gpu : run.gpus) gpu.gpu.mig_enabled = true;
+  for (pid_t pid = 1; pid <= 3; ++pid) run.contexts.push_back(context(pid, 0, 0));
+  EXPECT_TRUE(mark_strays(run).empty());
+  for (const Context& c : run.contexts) EXPECT_FALSE(c.stray) << c.pid;
+}
+
 TEST(expectation, the_global_rank_is_no_local_rank) {
   JobRun run = traced(Expectation::Kind::rank);
   run.inits = {init(1, {{"RANK", "1"}})};
