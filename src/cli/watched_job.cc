@@ -57,8 +57,9 @@ void add_traces(const Observation& observation, std::int64_t start_ns,
       complete = false;
     }
     snapshot::add_traces(traces, start_ns, run);
-    complete = complete && run.coverage.records_lost == 0 &&
-               std::ranges::none_of(traces, [](const auto& t) { return t.damage.has_value(); });
+    complete =
+        complete && run.coverage.records_lost == 0 &&
+        std::ranges::none_of(traces, [](const auto& t) { return t.damage.has_value() || t.cut; });
     // What could not be read may have held a context: none seen is then not none.
     for (snapshot::GpuRun& gpu : run.gpus)
       if (!complete && gpu.contexts == 0U) gpu.contexts.reset();

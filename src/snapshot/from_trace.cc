@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snapshot/from_trace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -232,6 +234,9 @@ void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t sta
     add_no_such_devices(trace, start_ns, run);
     run.coverage.records_lost += trace.records_lost();
     if (trace.damage) run.notes.push_back(trace.damage->what);
+    if (trace.cut)
+      run.notes.push_back(fmt::format(
+          "the trace of pid {} ends within a record: what that told is lost", trace.pid));
   }
   add_allocations(traces, run);
   std::ranges::stable_sort(run.contexts, {}, &Context::time_s);

@@ -317,6 +317,17 @@ TEST(from_trace, sorts_the_events_of_all_processes_and_adds_their_losses) {
   EXPECT_EQ(run.coverage.records_lost, 8U);
 }
 
+TEST(from_trace, a_file_that_ends_within_a_record_is_noted) {
+  TraceBytes bytes(7);
+  bytes.context(wire::kContextMade, trace::device_id(0, 0xAA), 1);
+  const auto parse = [&](std::string_view text) { return trace::parse_trace(text, "x").value(); };
+  EXPECT_TRUE(run_of({parse(bytes.bytes)}).notes.empty());
+  const auto run = run_of({parse(std::string_view(bytes.bytes).substr(0, bytes.bytes.size() - 1))});
+  EXPECT_TRUE(run.contexts.empty());
+  ASSERT_EQ(run.notes.size(), 1U) << "no context seen is not no context";
+  EXPECT_NE(run.notes[0].find("pid 7"), std::string::npos);
+}
+
 TEST(from_trace, a_damaged_file_is_noted) {
   TraceBytes bytes;
   bytes.bytes += std::string(64, 'x');
