@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rules/expectation.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "rules/expectation.h"
 
 namespace corral::rules {
 namespace {
@@ -21,9 +20,8 @@ using snapshot::Init;
 using snapshot::Run;
 
 // Whether `entry` is the beginning of exactly one whole GPU's UUID.
-bool names_one(std::span<const snapshot::GpuRun *const> gpus,
-               std::string_view entry) {
-  return std::ranges::count_if(gpus, [&](const snapshot::GpuRun *gpu) {
+bool names_one(std::span<const snapshot::GpuRun* const> gpus, std::string_view entry) {
+  return std::ranges::count_if(gpus, [&](const snapshot::GpuRun* gpu) {
            return lower(gpu->gpu.uuid).starts_with(lower(entry));
          }) == 1;
 }
@@ -31,24 +29,18 @@ bool names_one(std::span<const snapshot::GpuRun *const> gpus,
 // How many devices a process saw that made a context (driver 580.159): the list
 // ends at the first entry that names none or is not of the first one's kind,
 // and a number ends where its digits do. Of MIG instances it is one.
-std::size_t visible_count(const Run &run,
-                          const std::optional<std::string> &visible) {
-  std::vector<const snapshot::GpuRun *> whole;
-  for (const snapshot::GpuRun &gpu : run.gpus)
-    if (!gpu.gpu.mig_enabled.value_or(false))
-      whole.push_back(&gpu);
-  if (!visible || whole.empty())
-    return std::max<std::size_t>(whole.size(), 1);
+std::size_t visible_count(const Run& run, const std::optional<std::string>& visible) {
+  std::vector<const snapshot::GpuRun*> whole;
+  for (const snapshot::GpuRun& gpu : run.gpus)
+    if (!gpu.gpu.mig_enabled.value_or(false)) whole.push_back(&gpu);
+  if (!visible || whole.empty()) return std::max<std::size_t>(whole.size(), 1);
   const bool by_uuid = visible->starts_with("GPU-");
   std::size_t count = 0;
   for (const std::string_view field : split(*visible, ',')) {
     const std::string_view entry = trim(field);
-    const std::string_view digits =
-        entry.substr(0, entry.find_first_not_of("0123456789"));
+    const std::string_view digits = entry.substr(0, entry.find_first_not_of("0123456789"));
     const auto number = parse_number<std::size_t>(digits);
-    if (by_uuid ? !names_one(whole, entry)
-                : (!number || *number >= whole.size()))
-      break;
+    if (by_uuid ? !names_one(whole, entry) : (!number || *number >= whole.size())) break;
     ++count;
   }
   return std::max<std::size_t>(count, 1);
@@ -56,57 +48,51 @@ std::size_t visible_count(const Run &run,
 
 // The only right device of a process, nullopt: whichever it uses, or why it
 // cannot be told.
-std::expected<std::optional<int>, std::string>
-expected_ordinal(const Run &run, const Context &context) {
-  const Init *const init = snapshot::init_of(run, context);
-  if (init == nullptr)
-    return std::unexpected("its cuInit was not seen");
+std::expected<std::optional<int>, std::string> expected_ordinal(const Run& run,
+                                                                const Context& context) {
+  const Init* const init = snapshot::init_of(run, context);
+  if (init == nullptr) return std::unexpected("its cuInit was not seen");
   const std::size_t visible = visible_count(run, init->visible_devices);
-  if (visible == 1)
-    return std::nullopt;
-  for (const char *name : kLocalRankVariables) {
+  if (visible == 1) return std::nullopt;
+  for (const char* name : kLocalRankVariables) {
     const auto at = init->rank_variables.find(name);
-    if (at == init->rank_variables.end())
-      continue;
+    if (at == init->rank_variables.end()) continue;
     const auto rank = parse_number<int>(at->second);
     if (!rank || *rank < 0)
       return std::unexpected(fmt::format("{}={} is no rank", name, at->second));
     if (static_cast<std::size_t>(*rank) >= visible)
-      return std::unexpected(
-          fmt::format("it sees {} GPUs and has {}={}", visible, name, *rank));
+      return std::unexpected(fmt::format("it sees {} GPUs and has {}={}", visible, name, *rank));
     return *rank;
   }
   return std::unexpected("it has no rank variable");
 }
 
-void judge_by_rank(const Run &run, Context &context, std::set<pid_t> &told,
-                   std::vector<NotChecked> &not_checked) {
+void judge_by_rank(const Run& run, Context& context, std::set<pid_t>& told,
+                   std::vector<NotChecked>& not_checked) {
   const auto ordinal = expected_ordinal(run, context);
   if (ordinal) {
-    context.stray = *ordinal && context.ordinal && context.gpu &&
-                    *context.ordinal != **ordinal;
+    context.stray = *ordinal && context.ordinal && context.gpu && *context.ordinal != **ordinal;
   } else if (told.insert(context.pid).second) {
-    not_checked.push_back({std::string(kExpectRank),
-                           fmt::format("pid {} ({}): {}", context.pid,
-                                       context.process, ordinal.error())});
+    not_checked.push_back(
+        {std::string(kExpectRank),
+         fmt::format("pid {} ({}): {}", context.pid, context.process, ordinal.error())});
   }
 }
 
-} // namespace
+}  // namespace
 
-std::vector<NotChecked> mark_strays(Run &run) {
+std::vector<NotChecked> mark_strays(Run& run) {
   std::vector<NotChecked> not_checked;
   std::set<pid_t> told;
-  for (Context &context : run.contexts) {
+  for (Context& context : run.contexts) {
     context.stray = context.gpu && *context.gpu < run.gpus.size() &&
                     snapshot::is_outside(run, run.gpus[*context.gpu]);
     if (run.expectation.kind == snapshot::Expectation::Kind::rank)
       judge_by_rank(run, context, told, not_checked);
     // Refused means that the process itself found it outside.
-    if (context.denied)
-      context.stray = true;
+    if (context.denied) context.stray = true;
   }
   return not_checked;
 }
 
-} // namespace corral::rules
+}  // namespace corral::rules
