@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rules/expectation.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "rules/expectation.h"
 
 namespace corral::rules {
 namespace {
@@ -26,9 +27,9 @@ bool names_one(std::span<const snapshot::GpuRun* const> gpus, std::string_view e
          }) == 1;
 }
 
-// How many devices a process saw that made a context (driver 580.159): the list
-// ends at the first entry that names none or is not of the first one's kind,
-// and a number ends where its digits do. Of MIG instances it is one.
+// How many devices a process saw that made a context (driver 580.159): the list ends at the first
+// entry that names none or is not of the first one's kind, and a number ends where its digits do.
+// Of MIG instances it is one.
 std::size_t visible_count(const Run& run, const std::optional<std::string>& visible) {
   std::vector<const snapshot::GpuRun*> whole;
   for (const snapshot::GpuRun& gpu : run.gpus)
@@ -46,8 +47,7 @@ std::size_t visible_count(const Run& run, const std::optional<std::string>& visi
   return std::max<std::size_t>(count, 1);
 }
 
-// The only right device of a process, nullopt: whichever it uses, or why it
-// cannot be told.
+// The only right device of a process, nullopt: whichever it uses, or why it cannot be told.
 std::expected<std::optional<int>, std::string> expected_ordinal(const Run& run,
                                                                 const Context& context) {
   const Init* const init = snapshot::init_of(run, context);
