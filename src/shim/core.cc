@@ -49,10 +49,6 @@ void write_context(State& state, wire::Kind kind, const char* function, wire::De
   event.write();
 }
 
-}  // namespace
-
-namespace {
-
 // In place of the handle of a primary context that was found by asking.
 constexpr uint64_t kUnseenContext = 1;
 

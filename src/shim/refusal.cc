@@ -46,7 +46,7 @@ void consider(const char* data, size_t bytes, Culprit& best) {
   if (best.file == nullptr || better) best = here;
 }
 
-// The rule of snapshot::blame.
+// As snapshot::culprit_of chooses, and rules::origin between the two threads.
 Culprit culprit_in(const trace::RecordBuilder& record, bool& of_main_thread) {
   Culprit best = {};
   Culprit main = {};
