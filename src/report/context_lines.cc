@@ -60,9 +60,12 @@ std::string more_words(const Group& group) {
 void group_line(const Group& group, TextWriter& w) {
   const Context& context = *group.first;
   const std::string gpu = context.gpu ? std::to_string(*context.gpu) : context.gpu_uuid;
+  // Without a stack its origin says already that nobody knows who made it.
+  const bool has_finder =
+      context.found && !(context.stack.python.empty() && context.stack.native.empty());
   const std::string rank = context.rank ? fmt::format(", rank {}", *context.rank) : "";
   w.line("{} on GPU {} at {:.1f} s: {}{}; pid {} ({}{}){}", kind_words(context, w), gpu,
-         context.time_s, group.origin, context.found ? ", which found it there" : "", context.pid,
+         context.time_s, group.origin, has_finder ? ", which found it there" : "", context.pid,
          printable(context.process), rank, more_words(group));
 }
 
@@ -73,8 +76,7 @@ void context_lines(const Run& run, TextStyle style, TextWriter& writer) {
   const std::size_t shown = style.verbose ? groups.size() : std::min(groups.size(), kMaxLines);
   for (std::size_t i = 0; i < shown; ++i) group_line(groups[i], writer);
   if (shown < groups.size())
-    writer.line("{} more contexts by other authors: see --report FILE, or -v",
-                groups.size() - shown);
+    writer.line("{} more lines of this kind: see --report FILE, or -v", groups.size() - shown);
   if (run.expectation.kind == snapshot::Expectation::Kind::none && !groups.empty())
     writer.line(
         "nothing of this is called a stray: say what the job is meant to use with "

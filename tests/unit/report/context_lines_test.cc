@@ -84,7 +84,7 @@ TEST(context_lines, many_authors_are_cut_unless_asked_for) {
   JobRun run = traced();
   for (unsigned line = 1; line <= 100; ++line) run.contexts.push_back(context(0, 1, line));
   EXPECT_LT(std::ranges::count(lines(run), '\n'), 20);
-  EXPECT_NE(lines(run).find("88 more contexts by other authors"), std::string::npos) << lines(run);
+  EXPECT_NE(lines(run).find("88 more lines of this kind"), std::string::npos) << lines(run);
   EXPECT_GE(std::ranges::count(lines(run, {.color = false, .verbose = true}), '\n'), 100);
 }
 
@@ -109,6 +109,19 @@ TEST(trace_text, claims_no_confinement) {
     EXPECT_EQ(text.find(word), std::string::npos) << word << " in\n" << text;
   run.gpus[0].contexts = 0;
   EXPECT_NE(run_text(run, {}, {}).find("GPU 0 no touch seen"), std::string::npos);
+}
+
+TEST(context_lines, nobody_is_said_to_have_found_what_no_hook_saw) {
+  JobRun run = traced();
+  snapshot::Context context;
+  context.gpu = 0;
+  context.found = true;
+  context.call = "cuDevicePrimaryCtxGetState";
+  run.contexts = {context};
+  EXPECT_EQ(run_text(run, {}, {}).find("which found it"), std::string::npos);
+  run.contexts[0].call = "cuDevicePrimaryCtxRetain";
+  run.contexts[0].stack.native = {{.module = "/opt/a.so", .function = "", .offset = 1}};
+  EXPECT_NE(run_text(run, {}, {}).find("which found it"), std::string::npos);
 }
 
 TEST(trace_text, names_the_processes_that_could_not_be_judged) {
