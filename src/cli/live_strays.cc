@@ -15,14 +15,12 @@ LiveStrays::LiveStrays(std::string trace_folder, const snapshot::Run& run, std::
 std::string LiveStrays::look() {
   const auto fresh = tail_.look();
   if (fresh.empty() || told_ > kMaxLines) return "";
-  run_.contexts.clear();
-  run_.inits.clear();
-  run_.notes.clear();
-  snapshot::add_traces(fresh, start_ns_, run_);
-  rules::mark_strays(run_);
-  const char* const prefix = run_.simulated ? "corral (SIMULATED)" : "corral";
+  snapshot::Run run = run_;
+  snapshot::add_traces(fresh, start_ns_, run);
+  rules::mark_strays(run);
+  const char* const prefix = run.simulated ? "corral (SIMULATED)" : "corral";
   std::string lines;
-  for (const snapshot::Context& context : run_.contexts) {
+  for (const snapshot::Context& context : run.contexts) {
     if (!context.stray || context.denied) continue;
     if (++told_ > kMaxLines)
       return lines + fmt::format("{}: more strays follow: see the report\n", prefix);

@@ -64,14 +64,15 @@ void end_making(State& state) {
 
 }  // namespace
 
-MakingContext::MakingContext() {
+MakingContext::MakingContext() : state_(nullptr) {
   const KeepErrno keep;
-  if (State* const state = ready_state()) begin_making(*state);
+  state_ = ready_state();
+  if (state_ != nullptr) begin_making(*state_);
 }
 
 MakingContext::~MakingContext() {
   const KeepErrno keep;
-  if (State* const state = ready_state()) end_making(*state);
+  if (state_ != nullptr) end_making(*state_);
 }
 
 bool begin_init() {

@@ -26,6 +26,8 @@ class KeepErrno {
 constexpr CUdevice kUnknownDevice = -1;
 constexpr CUdevice kNoDevice = -2;  // memory that is no device's: on the host
 
+struct State;
+
 // While a call of the driver that makes a context runs. A driver may hold locks then that
 // look_for_unseen_contexts() would wait for, and what it would find is about to be recorded.
 class MakingContext {
@@ -34,6 +36,9 @@ class MakingContext {
   ~MakingContext();
   MakingContext(const MakingContext&) = delete;
   MakingContext& operator=(const MakingContext&) = delete;
+
+ private:
+  State* state_;  // null: not counted, so not to be counted down either
 };
 
 // Before the driver's cuInit reads them: keeps the variables. False: this call is not recorded,

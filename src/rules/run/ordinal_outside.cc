@@ -90,9 +90,10 @@ Outcome check(const Run& run) {
     if (gpu.allowed) given.push_back(gpu.gpu.index);
   const bool renumbered =
       run.confinement.requested && !given.empty() && given.size() < run.gpus.size();
-  if (!renumbered || run.exit.code.value_or(0) == 0) return outcome;
+  if (!renumbered || run.exit.code == 0) return outcome;
   auto finding = refused(run, given);
-  if (!finding) finding = written(run, given);
+  // A number in the text is no reason for a signal.
+  if (!finding && run.exit.code) finding = written(run, given);
   if (finding) outcome.findings.push_back(*std::move(finding));
   return outcome;
 }

@@ -49,6 +49,16 @@ TEST(ordinal_outside, a_number_that_cuda_refused_is_named_with_its_line) {
   EXPECT_TRUE(findings(run).empty());
 }
 
+TEST(ordinal_outside, of_a_job_that_a_signal_ended_only_what_the_driver_answered_counts) {
+  JobRun run = failed_on_gpu_1();
+  run.exit = {.code = {}, .signal = 6};
+  run.sources["a.py"] = "x.to('cuda:1')\n";
+  EXPECT_TRUE(findings(run).empty());
+  run.no_such_devices.resize(1);
+  run.no_such_devices[0].ordinal = 1;
+  EXPECT_EQ(findings(run).size(), 1U);
+}
+
 TEST(ordinal_outside, a_number_that_is_there_was_refused_for_another_reason) {
   JobRun run = failed_on_gpu_1();
   run.no_such_devices.resize(1);
