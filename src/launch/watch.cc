@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -20,6 +21,13 @@ std::string resolved(const std::string& path) {
   std::error_code error;
   const auto real = std::filesystem::canonical(path, error);
   return error ? path : real.string();
+}
+
+// Whether the folder is not there for the process, in its own root and mount namespace.
+bool lacks_folder(pid_t pid, const std::string& folder) {
+  const std::string root = "/proc/" + std::to_string(pid) + "/root";
+  return ::access((root + "/").c_str(), X_OK) == 0 &&
+         ::access((root + folder).c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
 }  // namespace
@@ -61,6 +69,8 @@ std::string JobWatch::why_unobserved(const SeenProcess& process) const {
   };
   const auto path = variable("LD_LIBRARY_PATH");
   if (!process.maps_shim) {
+    if (lacks_folder(process.pid, library_folder_))
+      return "it runs in a container or under another root, without Corral's run folder";
     if (!path) return "it uses the driver itself; its environment could not be read";
     const bool kept = *path && (*path)->find(library_folder_) != std::string::npos;
     const auto status = host::read_status(host::Root(), process.pid);
