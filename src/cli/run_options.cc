@@ -23,7 +23,7 @@ void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
          "without it nothing is refused, only watched")
       ->envname("CORRAL_GPUS");
   app.add_option("--enforce", texts.enforce,
-                 "auto | cgroup | landlock | env; auto takes the best that is there")
+                 "auto | env | some of cgroup,mount,landlock; auto takes the best that is there")
       ->envname("CORRAL_ENFORCE");
   app.add_flag("--tight", options.tight, "every layer at once, for code that tries to get out");
   app.add_option("--refuse", options.refuse, "refuse this device node too (repeatable)");
@@ -48,7 +48,7 @@ Result<void> take_texts(const CLI::App& app, const Texts& texts, RunOptions& opt
   CORRAL_CHECK(refuse_empty_variables({"CORRAL_GPUS", "CORRAL_ENFORCE"}));
   CORRAL_CHECK(take_watch_texts(app, texts, options));
   if (app.count("--gpus") > 0) options.gpus = texts.gpus;
-  CORRAL_TRY(options.method, isolate::parse_method(texts.enforce));
+  CORRAL_TRY(options.methods, isolate::parse_methods(texts.enforce));
   options.observe = !texts.no_observe;
   for (std::string& path : options.refuse) {
     CORRAL_TRY(std::string full, absolute(path));

@@ -15,7 +15,7 @@ namespace corral::cli {
 
 struct RunOptions : WatchOptions {
   std::optional<std::string> gpus;  // nullopt: watch only
-  isolate::Method method = isolate::Method::automatic;
+  std::vector<isolate::Method> methods;
   bool tight = false;
   bool allow_unenforced = false;
   std::vector<std::string> refuse;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -237,8 +238,17 @@ bool is_on_nodev_mount(const std::string& path) {
   return ::statvfs(path.c_str(), &mount) != 0 || (mount.f_flag & ST_NODEV) != 0;
 }
 
+// /dev/null over the node: what a private mount does to refuse it. It opens, and is no GPU.
+bool is_covered(const std::string& path) {
+  struct stat node{};
+  struct stat null{};
+  return ::stat(path.c_str(), &node) == 0 && ::stat("/dev/null", &null) == 0 &&
+         S_ISCHR(node.st_mode) && node.st_rdev == null.st_rdev;
+}
+
 std::optional<bool> probe_node(const std::string& node, bool always_open) {
   if (::faccessat(AT_FDCWD, node.c_str(), R_OK | W_OK, AT_EACCESS) != 0) return permitted(errno);
+  if (is_covered(node)) return false;
   if (!always_open && !is_on_nodev_mount(node)) return true;
   // O_NONBLOCK: the driver then answers before it has started a sleeping GPU.
   const auto fd = open_file(node, O_RDWR | O_NONBLOCK);

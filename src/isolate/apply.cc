@@ -13,6 +13,7 @@
 #include "isolate/cgroup2.h"
 #include "isolate/inherited.h"
 #include "isolate/landlock.h"
+#include "isolate/mount.h"
 #include "isolate/seccomp.h"
 #include "isolate/selftest.h"
 
@@ -67,10 +68,28 @@ std::vector<RefusedNode> held_nodes(const Plan& plan) {
 
 LandlockRules landlock_rules(const Plan& plan) {
   LandlockRules rules;
+  // A covered name leads to /dev/null, which must stay open.
   for (const RefusedNode& refused : plan.refused)
-    if (refused.by_path) rules.refused.push_back(refused.node.path);
+    if (refused.by_path && refused.node.type != Node::Type::covered)
+      rules.refused.push_back(refused.node.path);
   rules.read_only = plan.read_only;
   return rules;
+}
+
+MountCover mount_cover(const Plan& plan) {
+  MountCover cover{
+      .nodes = {}, .driver_params = plan.driver_params, .user_namespaces = plan.user_namespaces};
+  for (const RefusedNode& refused : plan.refused)
+    if (refused.node.type != Node::Type::missing) cover.nodes.push_back(refused.node.path);
+  return cover;
+}
+
+// Those that a layer below the mounts refuses too: it is tried as well.
+std::vector<UncoveredNode> held_below_covers(const Plan& plan) {
+  std::vector<RefusedNode> held;
+  std::ranges::copy_if(plan.refused, std::back_inserter(held),
+                       [&](const RefusedNode& node) { return is_held_uncovered(plan, node); });
+  return keep_uncovered(held);
 }
 
 }  // namespace
@@ -101,12 +120,23 @@ Result<void> enter(const Prepared& prepared) {
   if (plan.enforced == "none") return {};
   if (prepared.cgroup2) CORRAL_CHECK(prepared.cgroup2.join());
   if (prepared.cgroup1) CORRAL_CHECK(prepared.cgroup1.join());
-  CORRAL_CHECK(close_inherited(plan.refused, plan.tight));
+  // A folder that was opened outside shows what lies below a cover. (The working folder does not:
+  // the kernel takes it along into the new namespace.)
+  const bool thorough = plan.tight || plan.has(Layer::mount);
+  CORRAL_CHECK(close_inherited(plan.refused, thorough));
+  std::vector<UncoveredNode> uncovered;
+  // Before Landlock, in whose domains nothing can be mounted.
+  if (plan.has(Layer::mount)) {
+    uncovered = held_below_covers(plan);
+    CORRAL_CHECK(enter_covered_mounts(mount_cover(plan)));
+  }
   if (plan.tight) CORRAL_CHECK(enter_working_folder_afresh());
   if (plan.no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return fail_sys("no_new_privs", errno);
   if (prepared.landlock_ruleset) CORRAL_CHECK(enter_landlock(prepared.landlock_ruleset.get()));
   if (!prepared.filter.empty()) CORRAL_CHECK(enter_filter(prepared.filter));
+  if (plan.has(Layer::mount) && !plan.user_namespaces) CORRAL_CHECK(drop_mount_rights());
+  CORRAL_CHECK(self_test_uncovered(uncovered));
   return self_test(held_nodes(plan), plan.allowed);
 }
 

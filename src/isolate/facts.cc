@@ -15,10 +15,12 @@
 #include <cstdlib>
 
 #include "base/file.h"
+#include "gpu/machine.h"
 #include "host/cgroup.h"
 #include "isolate/aliases.h"
 #include "isolate/cgroup2.h"
 #include "isolate/landlock.h"
+#include "isolate/mount.h"
 #include "isolate/plan.h"
 #include "isolate/seccomp.h"
 #include "isolate/selftest.h"
@@ -54,6 +56,12 @@ Node read_node(const Wanted& wanted) {
   node.path = resolved;
   struct stat status{};
   if (::lstat(resolved, &status) != 0) return node;
+  if (is_cover(status) && node.path != "/dev/null") {
+    if (wanted.known) node = *wanted.known;
+    node.path = resolved;
+    node.type = Node::Type::covered;
+    return node;
+  }
   if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) {
     node.type = S_ISCHR(status.st_mode) ? Node::Type::character : Node::Type::block;
     node.major = major(status.st_rdev);
@@ -72,6 +80,7 @@ std::optional<bool> is_refused_now(const Node& node, const Host& host) {
     if (has_capability(kCapMknod)) return std::nullopt;
     return true;
   }
+  if (node.type == Node::Type::covered) return true;
   if (::getuid() != ::geteuid()) return std::nullopt;
   const auto refuses = [&](int mode) {
     return ::access(node.path.c_str(), mode) != 0 && (errno == EACCES || errno == EPERM);
@@ -114,8 +123,32 @@ Result<void> read_cgroups(Host& host, const std::vector<host::Mount>& mounts) {
 }
 
 bool wants_paths(const Request& request, const Host& host) {
-  return request.tight || request.method == Method::landlock ||
-         (request.method == Method::automatic && !host.cap_sys_admin);
+  return request.tight || request.asks_for(Method::landlock) || request.asks_for(Method::mount) ||
+         (request.asks_for(Method::automatic) && (!host.cap_sys_admin || host.landlock_abi == 0));
+}
+
+// Named, or the last resort of auto.
+bool may_use_mounts(const Request& request, const Host& host) {
+  if (request.asks_for(Method::mount)) return true;
+  const bool landlock =
+      host.landlock_abi != 0 && (request.inventory.simulated ||
+                                 std::ranges::all_of(host.refused, [](const RefusedFact& fact) {
+                                   return fact.shared_folder.empty();
+                                 }));
+  return request.asks_for(Method::automatic) && !request.tight && !landlock;
+}
+
+void read_mount_facts(Host& host) {
+  if (const auto tried = try_covered_mounts(!host.cap_sys_admin); !tried) {
+    const Error reason = explain_mount_trouble(tried.error(), read_namespace_settings(host::Root()),
+                                               !host.cap_sys_admin);
+    host.mount_trouble = reason.what;
+    host.mount_remedy = reason.hint;
+    return;
+  }
+  host.mount_trouble.clear();
+  const std::string params = gpu::find_machine().hardware.path("/proc/driver/nvidia/params");
+  if (::access(params.c_str(), R_OK) == 0) host.driver_params = params;
 }
 
 void read_aliases(Host& host, const std::vector<host::Mount>& mounts) {
@@ -125,6 +158,8 @@ void read_aliases(Host& host, const std::vector<host::Mount>& mounts) {
   host.alias_search_complete = second.complete;
   for (std::size_t i = 0; i < host.refused.size(); ++i) {
     RefusedFact& fact = host.refused[i];
+    // The names of what covers a node are /dev/null's.
+    if (fact.node.type == Node::Type::covered) continue;
     std::vector<std::string> by_mount = mount_names(fact.node.path, mounts);
     // A second mount of a file system is searched too: its names are mounts, not nodes.
     std::vector<std::string> others = second.paths[i];
@@ -190,6 +225,7 @@ Result<Host> read_host_facts(const Request& request) {
     host.refused.push_back(std::move(fact));
   }
   if (wants_paths(request, host)) read_aliases(host, mounts);
+  if (may_use_mounts(request, host)) read_mount_facts(host);
   host.unmatched_drm = unmatched_drm_nodes(request.inventory);
   host.mps_pipe = running_mps_pipe();
   host.docker_socket = writable_docker_socket();

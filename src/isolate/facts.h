@@ -14,11 +14,13 @@ namespace corral::isolate {
 
 // A device node, or (on the simulated machine) a regular file that stands for one.
 struct Node {
-  enum class Type : char { character = 'c', block = 'b', file = 'f', missing = '-' };
+  // Covered: /dev/null lies over the name, as --enforce mount of a run around ours puts it there.
+  enum class Type : char { character = 'c', block = 'b', file = 'f', covered = 'n', missing = '-' };
 
   std::string path;
   Type type = Type::missing;
-  // Device number; for a missing node of a known driver the number it would have, else 0:0.
+  // Device number; for a missing or covered node of a known driver the number it would have, else
+  // 0:0.
   unsigned major = 0;
   unsigned minor = 0;
 
@@ -71,6 +73,12 @@ struct Host {
   // Why device programs are not possible on cgroup2; empty: they are.
   std::string cgroup2_trouble;
   std::vector<DevicePrograms> device_programs;  // outermost first; empty without the right to ask
+
+  // Why mounts of the job's own are not possible, and what would help; the first is empty where
+  // they are. Tried for a request that may use them only.
+  std::string mount_trouble = "not tried";
+  std::string mount_remedy;
+  std::string driver_params;  // path of /proc/driver/nvidia/params; empty: not there
 
   std::vector<std::string> cgroup_mounts;  // mount points of every cgroup file system
   std::vector<std::string> unmatched_drm;  // /dev/dri nodes that belong to no GPU of the inventory

@@ -33,6 +33,7 @@ bool is_refused(const struct stat& status, std::span<const RefusedNode> refused)
       case Node::Type::block:
         return S_ISBLK(status.st_mode) && number;
       case Node::Type::character:
+      case Node::Type::covered:
       case Node::Type::missing:
         return S_ISCHR(status.st_mode) && number && r.node.major != 0;
       case Node::Type::file: {
@@ -60,14 +61,14 @@ bool closes_always(std::string_view link, long file_system) {
          link.starts_with("anon_inode:bpf") || link.starts_with("anon_inode:[bpf");
 }
 
-bool closes_when_tight(std::string_view link, long file_system, const struct stat& status,
-                       int status_flags) {
+bool closes_when_thorough(std::string_view link, long file_system, const struct stat& status,
+                          int status_flags) {
   return S_ISDIR(status.st_mode) || (status_flags & O_PATH) != 0 || file_system == NSFS_MAGIC ||
          file_system == PROC_SUPER_MAGIC || link.starts_with("anon_inode:[fscontext]") ||
          link.starts_with("anon_inode:[fanotify]") || link.starts_with("anon_inode:[userfaultfd]");
 }
 
-bool must_close(int fd, std::span<const RefusedNode> refused, bool tight) {
+bool must_close(int fd, std::span<const RefusedNode> refused, bool thorough) {
   struct stat status{};
   struct statfs file_system{};
   // What cannot be looked at is not passed on.
@@ -75,7 +76,7 @@ bool must_close(int fd, std::span<const RefusedNode> refused, bool tight) {
   if (is_refused(status, refused)) return true;
   const std::string link = link_text(fd);
   if (closes_always(link, file_system.f_type)) return true;
-  return tight && closes_when_tight(link, file_system.f_type, status, ::fcntl(fd, F_GETFL));
+  return thorough && closes_when_thorough(link, file_system.f_type, status, ::fcntl(fd, F_GETFL));
 }
 
 Result<std::vector<int>> open_descriptors() {
@@ -101,10 +102,10 @@ Result<Fd> harmless_stream(std::span<const RefusedNode> refused) {
 
 }  // namespace
 
-Result<void> close_inherited(std::span<const RefusedNode> refused, bool tight) {
+Result<void> close_inherited(std::span<const RefusedNode> refused, bool thorough) {
   CORRAL_TRY(const std::vector<int> fds, open_descriptors());
   for (const int fd : fds) {
-    if ((::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 || !must_close(fd, refused, tight)) continue;
+    if ((::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 || !must_close(fd, refused, thorough)) continue;
     if (fd > STDERR_FILENO) {
       ::close(fd);
       continue;
@@ -121,7 +122,7 @@ Result<void> enter_working_folder_afresh() {
     return fail_sys("working folder", errno, "start the job from a folder that exists");
   if (path[0] != '/' || ::chdir(path) != 0)
     return fail_sys("working folder " + std::string(path), path[0] == '/' ? errno : ENOENT,
-                    "--tight needs a working folder that can be reached by its path");
+                    "this confinement needs a working folder that can be reached by its path");
   return {};
 }
 

@@ -14,12 +14,12 @@ namespace corral::isolate {
 //   always  refused devices, by number or inode; io_uring rings (they open files for us, with the
 //           rights of whoever made them); files and folders of cgroup file systems (write rights
 //           are those of the opener); BPF objects; pidfds
-//   tight   also folders, O_PATH descriptors, namespaces, files of /proc, mount objects and
+//   thorough  also folders, O_PATH descriptors, namespaces, files of /proc, mount objects and
 //           userfaultfds
 // Standard input, output and error get /dev/null in place of what is closed; where that is refused
 // itself, the end of a pipe whose other end is closed: reading gives the end of file, writing
 // EBADF.
-Result<void> close_inherited(std::span<const RefusedNode> refused, bool tight);
+Result<void> close_inherited(std::span<const RefusedNode> refused, bool thorough);
 
 // Goes into the working folder again by its own path, so that it is seen from here and not through
 // a mount that the caller was in.

@@ -24,8 +24,12 @@ void name_root(Plan& plan, const Host& host) {
         "the job runs as root: the ways out that are known are closed, but root can do more "
         "(kernel "
         "modules, /proc/sys)");
-  else if (plan.has(Layer::landlock))
+  else if (plan.has(Layer::landlock) || plan.user_namespaces)
     plan.general_limits.emplace_back("the job runs as root, which can do more than open files");
+  else if (plan.has(Layer::mount))
+    plan.general_limits.emplace_back(
+        "the job runs as root: it may not mount, make nodes or load modules, but what root does by "
+        "writing files (kernel settings, programs that others start) stays");
   else
     plan.general_limits.emplace_back(
         "the job runs as root and could leave its cgroup; --tight closes the ways that are known");
@@ -33,7 +37,10 @@ void name_root(Plan& plan, const Host& host) {
 
 void name_processes_outside(Plan& plan, const Request& request, const Host& host) {
   const bool cgroup = plan.has(Layer::cgroup2) || plan.has(Layer::cgroup1);
-  if (cgroup && !plan.has(Layer::landlock) && !plan.has(Layer::landlock_scope))
+  const bool mount = plan.has(Layer::mount);
+  const bool fenced =
+      plan.has(Layer::landlock) || plan.has(Layer::landlock_scope) || plan.user_namespaces;
+  if ((cgroup || mount) && !fenced)
     plan.not_covered.push_back(
         "another process of the same user could be made to open a refused node (ptrace): the fence "
         "against that needs Landlock ABI 6, this kernel has " +
@@ -63,7 +70,15 @@ void name_nodes(Plan& plan, const Request& request, const Host& host) {
     plan.general_limits.emplace_back(
         "a mount or node that somebody outside makes after the start opens what it leads to: "
         "Landlock refuses the names that were there, only a cgroup refuses the number");
-  if (by_path_only && !host.alias_search_complete)
+  const bool by_mount_only = plan.has(Layer::mount) && !plan.has(Layer::landlock) &&
+                             !plan.has(Layer::cgroup2) && !plan.has(Layer::cgroup1);
+  if (by_mount_only)
+    plan.general_limits.emplace_back(
+        "a node that is removed and made again outside (udev, a driver that is loaded anew) loses "
+        "its cover, and a second node that is made later never had one: with Landlock beside it "
+        "the "
+        "first is refused, with a cgroup both");
+  if ((by_path_only || by_mount_only) && !host.alias_search_complete)
     plan.general_limits.emplace_back(
         "a second node of the same number deep outside /dev, which only root can make, was not "
         "searched for");
@@ -79,7 +94,7 @@ void name_nodes(Plan& plan, const Request& request, const Host& host) {
                                " could not be matched to a GPU and stay open");
   const bool refuses_mig = std::ranges::any_of(
       plan.refused, [](const RefusedNode& r) { return r.why.starts_with("capability of "); });
-  if (refuses_mig && host.cap_sys_admin)
+  if (refuses_mig && host.cap_sys_admin && !plan.has(Layer::mount))
     plan.not_covered.emplace_back(
         "the driver gives every MIG instance of an open GPU to a process with CAP_SYS_ADMIN");
 }

@@ -17,6 +17,10 @@ namespace {
 constexpr unsigned kNvidiaMajor = 195;  // fixed in the kernel's list of device numbers
 constexpr unsigned kScopeAbi = 6;
 
+// In the order in which the child enters them.
+constexpr Method kMethods[] = {Method::automatic, Method::cgroup, Method::mount, Method::landlock,
+                               Method::env};
+
 bool contains(const auto& range, const auto& value) {
   return std::ranges::find(range, value) != std::ranges::end(range);
 }
@@ -194,40 +198,78 @@ Result<void> add_landlock(Plan& plan, const Host& host) {
 }
 
 // Fences ptrace and pidfd_getfd, by which a process outside could be made to open the node.
+// A user namespace is such a fence already.
 void add_scope(Plan& plan, const Host& host) {
-  if (host.landlock_abi >= kScopeAbi) plan.layers.push_back(Layer::landlock_scope);
+  if (host.landlock_abi >= kScopeAbi && !plan.user_namespaces)
+    plan.layers.push_back(Layer::landlock_scope);
+}
+
+void add_mounts(Plan& plan, const Host& host) {
+  plan.layers.push_back(Layer::mount);
+  plan.user_namespaces = !host.cap_sys_admin;
+  plan.driver_params = host.driver_params;
+  plan.notes.emplace_back(
+      plan.user_namespaces
+          ? "a user namespace: sudo and other setuid programs get no rights in the job, and what "
+            "belongs to others shows as nobody's"
+          : "the job may not mount, make device nodes or trace other users' processes, though it "
+            "may be root");
+  plan.notes.emplace_back("mounts that are made outside after the start do not show in the job");
+}
+
+std::unexpected<Error> mount_failure(const Host& host, const std::string& otherwise) {
+  std::string hint = host.mount_remedy;
+  if (!otherwise.empty()) hint += (hint.empty() ? "" : "; or ") + otherwise;
+  return fail("--enforce mount is not available: " + host.mount_trouble, hint);
 }
 
 Result<void> choose_tight(Plan& plan, const Request& request, const Host& host) {
   const std::string trouble = cgroup_trouble(host);
-  if (request.method == Method::env)
+  if (request.asks_for(Method::env))
     return fail("--tight with --enforce env: the variable alone enforces nothing",
                 "leave --enforce out");
-  if (request.method == Method::cgroup && !trouble.empty())
+  if (request.asks_for(Method::cgroup) && !trouble.empty())
     return fail("--enforce cgroup is not available: " + trouble,
                 "leave --enforce out: --tight then uses Landlock and the seccomp filter");
+  if (request.asks_for(Method::mount) && !host.mount_trouble.empty())
+    return mount_failure(host, "leave it out: --tight uses Landlock and the seccomp filter");
   if (const std::string landlock = landlock_trouble(request, host); !landlock.empty())
     return fail("--tight needs Landlock: " + landlock,
                 trouble.empty() ? "leave --tight out: the cgroup alone is available" : "");
-  if (request.method != Method::landlock && trouble.empty()) add_cgroup(plan, host);
+  const bool cgroup = request.asks_for(Method::automatic) || request.asks_for(Method::cgroup);
+  if (cgroup && trouble.empty()) add_cgroup(plan, host);
+  if (request.asks_for(Method::mount)) add_mounts(plan, host);
   return add_landlock(plan, host);
 }
 
-Result<void> choose_cgroup(Plan& plan, const Request& request, const Host& host) {
-  if (const std::string trouble = cgroup_trouble(host); !trouble.empty())
-    return fail(
-        "--enforce cgroup is not available: " + trouble,
-        landlock_trouble(request, host).empty() ? "--enforce landlock would work here" : "");
-  add_cgroup(plan, host);
-  add_scope(plan, host);
+// In place of a method that is not available.
+std::string would_work(const Request& request, const Host& host) {
+  if (cgroup_trouble(host).empty()) return "--enforce cgroup would work here";
+  if (landlock_trouble(request, host).empty()) return "--enforce landlock would work here";
+  if (host.mount_trouble.empty()) return "--enforce mount would work here";
   return {};
 }
 
-Result<void> choose_landlock(Plan& plan, const Request& request, const Host& host) {
-  if (const std::string trouble = landlock_trouble(request, host); !trouble.empty())
-    return fail("--enforce landlock is not available: " + trouble,
-                cgroup_trouble(host).empty() ? "--enforce cgroup would work here" : "");
-  return add_landlock(plan, host);
+Result<void> check_listed(const Request& request, const Host& host) {
+  if (const std::string trouble = cgroup_trouble(host);
+      request.asks_for(Method::cgroup) && !trouble.empty())
+    return fail("--enforce cgroup is not available: " + trouble, would_work(request, host));
+  if (request.asks_for(Method::mount) && !host.mount_trouble.empty())
+    return mount_failure(host, would_work(request, host));
+  if (const std::string trouble = landlock_trouble(request, host);
+      request.asks_for(Method::landlock) && !trouble.empty())
+    return fail("--enforce landlock is not available: " + trouble, would_work(request, host));
+  return {};
+}
+
+// Each must be possible: one that is silently left out would be missed in the wrong moment.
+Result<void> choose_listed(Plan& plan, const Request& request, const Host& host) {
+  CORRAL_CHECK(check_listed(request, host));
+  if (request.asks_for(Method::cgroup)) add_cgroup(plan, host);
+  if (request.asks_for(Method::mount)) add_mounts(plan, host);
+  if (request.asks_for(Method::landlock)) return add_landlock(plan, host);
+  add_scope(plan, host);
+  return {};
 }
 
 Result<void> choose_automatic(Plan& plan, const Request& request, const Host& host) {
@@ -237,39 +279,36 @@ Result<void> choose_automatic(Plan& plan, const Request& request, const Host& ho
   }
   const std::string cgroup = cgroup_trouble(host);
   const std::string landlock = landlock_trouble(request, host);
-  if (cgroup.empty()) return choose_cgroup(plan, request, host);
-  if (landlock.empty()) return choose_landlock(plan, request, host);
-  if (request.allow_unenforced) {
-    plan.notes.push_back("nothing is enforced: cgroup: " + cgroup + "; Landlock: " + landlock);
+  if (cgroup.empty()) {
+    add_cgroup(plan, host);
+    add_scope(plan, host);
     return {};
   }
-  return fail("nothing here can keep the job off the other GPUs. cgroup: " + cgroup +
-                  "; Landlock: " + landlock,
+  if (landlock.empty()) return add_landlock(plan, host);
+  // Last, for what it costs a job: a kernel before 5.13 or without Landlock in its lsm= list, or a
+  // node that Landlock cannot refuse where it lies.
+  if (host.mount_trouble.empty()) {
+    add_mounts(plan, host);
+    add_scope(plan, host);
+    return {};
+  }
+  const std::string reasons =
+      "cgroup: " + cgroup + "; Landlock: " + landlock + "; mount: " + host.mount_trouble;
+  if (request.allow_unenforced) {
+    plan.notes.push_back("nothing is enforced: " + reasons);
+    return {};
+  }
+  return fail("nothing here can keep the job off the other GPUs. " + reasons,
               "run it as root, or with --allow-unenforced to set the variables only");
 }
 
 Result<void> choose_layers(Plan& plan, const Request& request, const Host& host) {
-  if (request.method == Method::mount)
-    return fail("--enforce mount is not available yet",
-                cgroup_trouble(host).empty()              ? "--enforce cgroup would work here"
-                : landlock_trouble(request, host).empty() ? "--enforce landlock would work here"
-                                                          : "");
   if (request.tight) return choose_tight(plan, request, host);
-  switch (request.method) {
-    case Method::cgroup:
-      return choose_cgroup(plan, request, host);
-    case Method::landlock:
-      return choose_landlock(plan, request, host);
-    case Method::env:
-      if (!request.refuse_paths.empty())
-        return fail("--refuse with --enforce env: a variable refuses no node",
-                    "leave --enforce out: the kernel then refuses it");
-      return {};
-    case Method::mount:
-      return {};
-    case Method::automatic:
-      return choose_automatic(plan, request, host);
-  }
+  if (request.asks_for(Method::automatic)) return choose_automatic(plan, request, host);
+  if (!request.asks_for(Method::env)) return choose_listed(plan, request, host);
+  if (!request.refuse_paths.empty())
+    return fail("--refuse with --enforce env: a variable refuses no node",
+                "leave --enforce out: the kernel then refuses it");
   return {};
 }
 
@@ -278,24 +317,30 @@ bool has_cgroup(const Plan& plan) { return plan.has(Layer::cgroup2) || plan.has(
 std::string enforced_text(const Plan& plan) {
   std::vector<std::string> parts;
   if (has_cgroup(plan)) parts.emplace_back("cgroup");
+  if (plan.has(Layer::mount)) parts.emplace_back("mount");
   if (plan.has(Layer::landlock)) parts.emplace_back("landlock");
   if (plan.has(Layer::seccomp)) parts.emplace_back("seccomp");
   return join(parts, "+");
 }
 
+std::string methods_text(const Request& request) {
+  std::vector<std::string> names;
+  for (const Method method : request.methods) names.emplace_back(method_name(method));
+  return join(names, ",");
+}
+
 // Asked for without a selection: it would silently do nothing.
 Result<void> check_asked(const Request& request, const Plan& plan) {
   if (plan.requested) return {};
-  const bool named = request.method == Method::cgroup || request.method == Method::landlock ||
-                     request.method == Method::mount;
+  const bool named = !request.asks_for(Method::automatic) && !request.asks_for(Method::env);
   if (!request.tight && !named) return {};
-  return fail((request.tight ? std::string("--tight")
-                             : "--enforce " + std::string(method_name(request.method))) +
+  return fail((request.tight ? std::string("--tight") : "--enforce " + methods_text(request)) +
                   ": there is nothing to refuse",
               "say which GPUs the job gets (--gpus) or which nodes it may not open (--refuse)");
 }
 
-// A name below /tmp cannot be refused by path without taking /tmp away. By number it can.
+// A name below /tmp cannot be refused by path without taking /tmp away. It can be by number, and a
+// mount can cover it.
 Result<void> add_alias(Plan& plan, const Node& node, const Alias& alias) {
   RefusedNode refused{
       .node = node,
@@ -304,11 +349,12 @@ Result<void> add_alias(Plan& plan, const Node& node, const Alias& alias) {
   refused.node.path = alias.path;
   if (plan.has(Layer::landlock) && !alias.shared_folder.empty()) {
     refused.by_path = false;
-    if (!has_cgroup(plan) && plan.tight)
+    const bool otherwise = has_cgroup(plan) || plan.has(Layer::mount);
+    if (!otherwise && plan.tight)
       return fail("--tight: " + alias.path + " is another name of " + node.path +
                       ", and Landlock could refuse it only by taking away " + alias.shared_folder,
                   "remove it, or run as root, where device rules refuse the number");
-    if (!has_cgroup(plan))
+    if (!otherwise)
       plan.not_covered.push_back(alias.path + " is another name of " + node.path +
                                  " and stays open: Landlock could refuse it only by taking away " +
                                  alias.shared_folder);
@@ -347,16 +393,38 @@ Result<void> add_refused(Plan& plan, const std::vector<Wanted>& wanted, const Ho
 
 bool Plan::has(Layer layer) const { return contains(layers, layer); }
 
-bool is_held(const Plan& plan, const RefusedNode& node) {
+bool Request::asks_for(Method method) const { return contains(methods, method); }
+
+bool is_held_uncovered(const Plan& plan, const RefusedNode& node) {
   if (has_cgroup(plan) || plan.enforced == "existing") return true;
   return plan.has(Layer::landlock) && node.by_path;
 }
 
-Result<Method> parse_method(std::string_view text) {
-  for (const Method method :
-       {Method::automatic, Method::cgroup, Method::landlock, Method::mount, Method::env})
-    if (text == method_name(method)) return method;
-  return fail("--enforce \"" + printable(text) + "\": expected auto, cgroup, landlock or env");
+bool is_held(const Plan& plan, const RefusedNode& node) {
+  return plan.has(Layer::mount) || is_held_uncovered(plan, node);
+}
+
+Result<std::vector<Method>> parse_methods(std::string_view text) {
+  std::vector<Method> methods;
+  for (const std::string_view name : split(text, ',')) {
+    const auto known = std::ranges::find(kMethods, name, method_name);
+    if (known == std::end(kMethods))
+      return fail(
+          "--enforce \"" + printable(text) +
+          "\": expected auto, env, or some of cgroup, mount and landlock with commas between "
+          "them");
+    if (contains(methods, *known))
+      return fail("--enforce \"" + printable(text) + "\": " + std::string(name) +
+                  " is named twice");
+    methods.push_back(*known);
+  }
+  for (const Method alone : {Method::automatic, Method::env})
+    if (contains(methods, alone) && methods.size() > 1)
+      return fail("--enforce \"" + printable(text) + "\": " + std::string(method_name(alone)) +
+                      " stands alone",
+                  alone == Method::env ? "the variables are always set" : "leave auto out");
+  std::ranges::sort(methods, {}, [](Method m) { return std::ranges::find(kMethods, m); });
+  return methods;
 }
 
 std::string_view method_name(Method method) {

@@ -16,8 +16,9 @@ namespace corral::isolate {
 
 enum class Method { automatic, cgroup, landlock, mount, env };
 
-// "auto", "cgroup", "landlock", "mount", "env": the values of --enforce.
-Result<Method> parse_method(std::string_view text);
+// The value of --enforce: "auto" or "env" alone, or some of "cgroup", "mount" and "landlock" with
+// commas between them. The answer is in the order in which the child enters them; never empty.
+Result<std::vector<Method>> parse_methods(std::string_view text);
 std::string_view method_name(Method method);
 
 // What the job is given: gpu::select's answer, or no answer at all when --gpus was not used.
@@ -26,19 +27,21 @@ struct Selection : gpu::Selection {
 };
 
 struct Request {
-  Method method = Method::automatic;
+  std::vector<Method> methods = {Method::automatic};  // as parse_methods gives them
   bool tight = false;
   bool allow_unenforced = false;
   std::vector<std::string> refuse_paths;  // --refuse, absolute
   gpu::Inventory inventory;
   Selection allowed;
   std::vector<std::string> command;  // the job's argv: a docker client in it is named
+
+  bool asks_for(Method method) const;
 };
 
 // One kernel feature, in the order in which the child enters them.
-enum class Layer { cgroup2, cgroup1, landlock, landlock_scope, seccomp };
+enum class Layer { cgroup2, cgroup1, mount, landlock, landlock_scope, seccomp };
 
-// "cgroup v2", "cgroup v1", "Landlock", "Landlock scope", "seccomp filter".
+// "cgroup v2", "cgroup v1", "mount namespace", "Landlock", "Landlock scope", "seccomp filter".
 std::string_view layer_name(Layer layer);
 
 struct RefusedNode {
@@ -80,6 +83,8 @@ struct Plan {
   std::vector<std::string> notes{};           // side effects and degradations worth a line
 
   // For the layers that need them.
+  bool user_namespaces = false;  // mounts are made in one, and locked by a second one
+  std::string driver_params{};   // shown without ModifyDeviceFiles; empty: not there
   unsigned landlock_abi = 0;
   std::vector<std::string> read_only{};  // cgroup mounts that Landlock leaves readable only
   std::string cgroup2_parent{};          // folder in which the job's own group is made
@@ -89,10 +94,13 @@ struct Plan {
   bool has(Layer layer) const;
 };
 
-// Whether something keeps the job from opening that node: a cgroup layer by its number, Landlock
-// by its name, or the confinement that is there already. Else it stays open, and `not_covered` or
-// `enforced` says so.
+// Whether something keeps the job from opening that node: a cgroup layer by its number, a mount or
+// Landlock by its name, or the confinement that is there already. Else it stays open, and
+// `not_covered` or `enforced` says so.
 bool is_held(const Plan& plan, const RefusedNode& node);
+
+// The same of the node itself, whatever lies over its name: what mounts do does not count.
+bool is_held_uncovered(const Plan& plan, const RefusedNode& node);
 
 // The paths that a request wants refused, before aliases: nodes of GPUs outside the selection,
 // their DRM nodes, capability nodes of MIG instances outside it, and --refuse. `why` says which.

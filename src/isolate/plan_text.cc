@@ -14,6 +14,8 @@ std::string number_text(const Node& node) {
   switch (node.type) {
     case Node::Type::file:
       return "file";
+    case Node::Type::covered:
+      return "covered";
     case Node::Type::missing:
       return "not there";
     case Node::Type::character:
@@ -50,6 +52,8 @@ std::string_view layer_name(Layer layer) {
       return "cgroup v2";
     case Layer::cgroup1:
       return "cgroup v1";
+    case Layer::mount:
+      return "mount namespace";
     case Layer::landlock:
       return "Landlock";
     case Layer::landlock_scope:
@@ -112,6 +116,7 @@ nlohmann::json to_json(const Plan& plan) {
           {"tight", plan.tight},
           {"as_root", plan.as_root},
           {"no_new_privs", plan.no_new_privs},
+          {"user_namespaces", plan.user_namespaces},
           {"refused", refused},
           {"allowed", allowed},
           {"environment", environment},

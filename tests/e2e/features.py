@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shutil
+import subprocess
 
 LANDLOCK_CREATE_RULESET = 444
 VERSION_FLAG = 1
@@ -19,6 +20,12 @@ def has_cgroup2():
         for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"))
 
 
+def has_userns():
+    return shutil.which("unshare") is not None and subprocess.run(
+        ["unshare", "--user", "--map-current-user", "--mount", "true"],
+        user=65534 if os.geteuid() == 0 else None, capture_output=True).returncode == 0
+
+
 CHECKS = {
     "root": lambda: os.geteuid() == 0,
     "landlock": has_landlock,
@@ -26,6 +33,7 @@ CHECKS = {
     "cgroup1": lambda: os.geteuid() == 0 and os.access("/sys/fs/cgroup/devices/devices.deny", os.W_OK),
     "cgroup2": has_cgroup2,
     "setpriv": lambda: shutil.which("setpriv") is not None and os.geteuid() == 0,
+    "userns": has_userns,
     "no-gpu": lambda: not os.path.exists("/dev/nvidia0"),
 }
 

@@ -226,8 +226,11 @@ Result<isolate::Plan> plan(const Ground& ground, const Column& column) {
   isolate::Request request;
   if (column.confines()) request.refuse_paths = {ground.node()};
   request.tight = column.tight;
-  if (column.landlock) request.method = isolate::Method::landlock;
-  if (column.cgroup2 || column.cgroup1) request.method = isolate::Method::cgroup;
+  std::vector<isolate::Method> named;
+  if (column.cgroup2 || column.cgroup1) named.push_back(isolate::Method::cgroup);
+  if (column.mount) named.push_back(isolate::Method::mount);
+  if (column.landlock) named.push_back(isolate::Method::landlock);
+  if (!named.empty()) request.methods = named;
   CORRAL_TRY(isolate::Host host, isolate::read_host_facts(request));
   if (column.cgroup2) host.cgroup1_devices.reset();
   if (column.cgroup1) {

@@ -17,13 +17,14 @@ struct Column {
   std::string person;  // "root", "user"
   bool tight = false;
   bool landlock = false;  // --enforce landlock
+  bool mount = false;     // --enforce mount, with the one above --enforce mount,landlock
   bool cgroup2 = false;   // hide cgroup v1 from the plan
   bool cgroup1 = false;   // hide cgroup v2 from the plan
   bool user = false;      // the program runs as an ordinary user
   // The user confines himself; else root does, and the user is stepped down to afterwards.
   bool by_user = false;
 
-  bool confines() const { return tight || landlock || cgroup2 || cgroup1; }
+  bool confines() const { return tight || landlock || mount || cgroup2 || cgroup1; }
 };
 
 // What is made outside, before the confinement.

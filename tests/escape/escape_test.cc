@@ -95,7 +95,7 @@ void discover() {
     std::string found;
     std::string why;
     for (std::size_t i = 0; i < columns().size(); ++i) {
-      if (i == 5) found += ' ';
+      if (i > 0 && columns()[i].user && !columns()[i - 1].user) found += ' ';
       const Ended ended = attempt(ground, columns()[i], row);
       found += letter(ended);
       if (letter(ended) == 'x' || letter(ended) == '?') why += "   " + ended.message;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "isolate/facts.h"
 #include "isolate/landlock.h"
+#include "isolate/mount.h"
 #include "isolate/plan.h"
 
 namespace corral::escape {
@@ -17,6 +18,9 @@ Missing missing(const Column& column) {
   if (::geteuid() != 0) return {.feature = "root", .why = "the attempts are set up by root"};
   if ((column.landlock || column.tight) && isolate::landlock_abi() == 0)
     return {.feature = "landlock", .why = "this kernel has no Landlock"};
+  if (column.mount)
+    if (const auto tried = isolate::try_covered_mounts(column.by_user); !tried)
+      return {.feature = column.by_user ? "userns" : "root", .why = tried.error().what};
   isolate::Request request;
   request.refuse_paths = {"/dev/null"};
   const auto host = isolate::read_host_facts(request);

@@ -75,7 +75,7 @@ constexpr Work kWork[] = {
      "echo x > f; exec 3< f; test \"$(cat /proc/self/fd/3)\" = x; "
      "echo y | cat /dev/stdin > /dev/null"},
     {"temporary_files", "mktemp", "f=$(mktemp); echo x > $f; rm $f; d=$(mktemp -d); rmdir $d"},
-    {"a_32_bit_program", "", "$ESCAPE_FOLDER/escape32 /dev/null read"},
+    {"a_32_bit_program", "", "$ESCAPE_FOLDER/escape32 /dev/zero read"},
 };
 
 // What a method takes away, by the same kind of script: known, named in docs/isolation.md.

@@ -38,7 +38,7 @@ Result<Planned> plan_run(const RunOptions& options) {
   Planned planned;
   planned.machine = gpu::open_machine();
   CORRAL_TRY(planned.allowed, select(options, planned.machine.inventory));
-  CORRAL_TRY(planned.plan, isolate::plan_for({.method = options.method,
+  CORRAL_TRY(planned.plan, isolate::plan_for({.methods = options.methods,
                                               .tight = options.tight,
                                               .allow_unenforced = options.allow_unenforced,
                                               .refuse_paths = options.refuse,

@@ -252,6 +252,14 @@ TEST(inventory, access_is_asked_for_without_opening_where_that_is_enough) {
   ::close(events);
 }
 
+TEST(inventory, the_null_device_over_a_node_is_no_gpu) {
+  Inventory inventory;
+  inventory.gpus.resize(1);
+  inventory.gpus[0].node = "/dev/null";
+  probe_access(inventory);
+  EXPECT_EQ(inventory.gpus[0].accessible, false);
+}
+
 TEST(inventory, access_is_what_opening_the_node_says) {
   const tests::MadeHost host;
   host.write("/dev/nvidia0", "");

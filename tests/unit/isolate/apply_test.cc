@@ -24,7 +24,7 @@ namespace {
 
 Request refuse_full(Method method, bool tight = false) {
   Request request;
-  request.method = method;
+  request.methods = {method};
   request.tight = tight;
   request.refuse_paths = {"/dev/full"};
   return request;

@@ -45,6 +45,7 @@ Host root_host(const Request& request) {
   host.cgroup2 = Hierarchy{.mount_point = "/cg2", .folder = "/cg2/session", .writable = true};
   host.cgroup1_devices = Hierarchy{.mount_point = "/cg1", .folder = "/cg1/a", .writable = true};
   host.cgroup_mounts = {"/cg2", "/cg1"};
+  host.mount_trouble.clear();
   for (const Wanted& wanted : wanted_refusals(request)) host.refused.push_back(fact(wanted));
   return host;
 }
@@ -135,7 +136,7 @@ TEST(plan, a_selection_of_all_has_nothing_to_refuse) {
 
 struct Choice {
   const char* name;
-  Method method;
+  std::vector<Method> methods;
   bool tight;
   bool root;
   const char* enforced;
@@ -147,17 +148,49 @@ TEST(plan, chooses_layers_by_method_and_rights) {
   const Layers landlock = {Layer::landlock, Layer::seccomp};
   const Layers all = {Layer::cgroup2, Layer::landlock, Layer::seccomp};
   for (const Choice& choice : {
-           Choice{"auto as root", Method::automatic, false, true, "cgroup", cgroup},
-           Choice{"auto as user", Method::automatic, false, false, "landlock+seccomp", landlock},
-           Choice{"landlock as root", Method::landlock, false, true, "landlock+seccomp", landlock},
-           Choice{"cgroup as root", Method::cgroup, false, true, "cgroup", cgroup},
-           Choice{"env", Method::env, false, true, "none", {}},
-           Choice{"tight as root", Method::automatic, true, true, "cgroup+landlock+seccomp", all},
-           Choice{"tight as user", Method::automatic, true, false, "landlock+seccomp", landlock},
-           Choice{"tight landlock", Method::landlock, true, true, "landlock+seccomp", landlock},
+           Choice{"auto as root", {Method::automatic}, false, true, "cgroup", cgroup},
+           Choice{"auto as user", {Method::automatic}, false, false, "landlock+seccomp", landlock},
+           Choice{
+               "landlock as root", {Method::landlock}, false, true, "landlock+seccomp", landlock},
+           Choice{"cgroup as root", {Method::cgroup}, false, true, "cgroup", cgroup},
+           Choice{"env", {Method::env}, false, true, "none", {}},
+           Choice{"tight as root", {Method::automatic}, true, true, "cgroup+landlock+seccomp", all},
+           Choice{"tight as user", {Method::automatic}, true, false, "landlock+seccomp", landlock},
+           Choice{"tight landlock", {Method::landlock}, true, true, "landlock+seccomp", landlock},
+           Choice{"mount as root",
+                  {Method::mount},
+                  false,
+                  true,
+                  "mount",
+                  {Layer::mount, Layer::landlock_scope}},
+           Choice{"mount as user", {Method::mount}, false, false, "mount", {Layer::mount}},
+           Choice{"cgroup,landlock",
+                  {Method::cgroup, Method::landlock},
+                  false,
+                  true,
+                  "cgroup+landlock+seccomp",
+                  all},
+           Choice{"mount,landlock",
+                  {Method::mount, Method::landlock},
+                  false,
+                  false,
+                  "mount+landlock+seccomp",
+                  {Layer::mount, Layer::landlock, Layer::seccomp}},
+           Choice{"cgroup,mount",
+                  {Method::cgroup, Method::mount},
+                  false,
+                  true,
+                  "cgroup+mount",
+                  {Layer::cgroup2, Layer::mount, Layer::landlock_scope}},
+           Choice{"tight mount",
+                  {Method::mount},
+                  true,
+                  false,
+                  "mount+landlock+seccomp",
+                  {Layer::mount, Layer::landlock, Layer::seccomp}},
        }) {
     Request request = two_gpus_give_1();
-    request.method = choice.method;
+    request.methods = choice.methods;
     request.tight = choice.tight;
     const Plan plan = planned(request, choice.root ? root_host(request) : user_host(request));
     EXPECT_EQ(plan.enforced, choice.enforced) << choice.name;
@@ -197,12 +230,12 @@ TEST(plan, tight_as_root_closes_the_ways_out_of_the_cgroup) {
 
 TEST(plan, root_does_not_write_to_cgroups_where_landlock_can_forbid_it) {
   Request request = two_gpus_give_1();
-  request.method = Method::landlock;
+  request.methods = {Method::landlock};
   const Plan root = planned(request, root_host(request));
   EXPECT_EQ(root.read_only, (std::vector<std::string>{"/cg2", "/cg1"}));
   EXPECT_FALSE(root.filter_cgroup_exits);
   EXPECT_TRUE(planned(request, user_host(request)).read_only.empty());
-  request.method = Method::cgroup;
+  request.methods = {Method::cgroup};
   EXPECT_TRUE(planned(request, root_host(request)).read_only.empty());
 }
 
@@ -216,7 +249,7 @@ TEST(plan, a_method_without_anything_to_refuse_is_an_error_not_a_silent_nothing)
   for (const Method method : {Method::cgroup, Method::landlock, Method::mount, Method::automatic}) {
     Request request = two_gpus_give_1();
     request.allowed = {};
-    request.method = method;
+    request.methods = {method};
     request.tight = method == Method::automatic;
     const std::string text = refusal(request, root_host(request));
     const std::string name =
@@ -231,7 +264,7 @@ TEST(plan, a_method_without_anything_to_refuse_is_an_error_not_a_silent_nothing)
   }
   Request plain = two_gpus_give_1();
   plain.allowed = {};
-  plain.method = Method::env;
+  plain.methods = {Method::env};
   EXPECT_EQ(refusal(plain, root_host(plain)), "planned: none");
 }
 
@@ -285,7 +318,7 @@ TEST(plan, a_program_above_that_shares_does_no_harm) {
 
 TEST(plan, programs_above_that_forbid_or_would_be_displaced_are_an_error_for_cgroup) {
   Request request = two_gpus_give_1();
-  request.method = Method::cgroup;
+  request.methods = {Method::cgroup};
   Host host = root_host(request);
   host.cgroup1_devices.reset();
   host.device_programs = {{.folder = "/cg2/session", .count = 1, .attach_flags = 0}};
@@ -297,24 +330,87 @@ TEST(plan, programs_above_that_forbid_or_would_be_displaced_are_an_error_for_cgr
 
 TEST(plan, cgroup_as_user_says_why_not_and_what_would_work) {
   Request request = two_gpus_give_1();
-  request.method = Method::cgroup;
+  request.methods = {Method::cgroup};
   const std::string text = refusal(request, user_host(request));
   EXPECT_NE(text.find("--enforce cgroup is not available"), std::string::npos) << text;
   EXPECT_NE(text.find("CAP_BPF"), std::string::npos) << text;
   EXPECT_NE(text.find("--enforce landlock would work here"), std::string::npos) << text;
 }
 
-TEST(plan, mount_is_named_as_not_available) {
+TEST(plan, mount_where_it_is_impossible_says_why_and_what_would_work) {
+  for (const bool tight : {false, true}) {
+    Request request = two_gpus_give_1();
+    request.methods = {Method::mount};
+    request.tight = tight;
+    Host host = user_host(request);
+    host.mount_trouble = "AppArmor takes the rights";
+    host.mount_remedy = "as root: a profile";
+    const std::string text = refusal(request, host);
+    EXPECT_NE(text.find("--enforce mount is not available: AppArmor takes the rights"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("as root: a profile; or "), std::string::npos) << text;
+    EXPECT_NE(text.find(tight ? "--tight uses Landlock" : "--enforce landlock would work here"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(plan, of_a_list_each_method_must_be_possible) {
   Request request = two_gpus_give_1();
-  request.method = Method::mount;
-  EXPECT_NE(refusal(request, root_host(request)).find("mount is not available yet"),
+  request.methods = {Method::cgroup, Method::landlock};
+  EXPECT_NE(refusal(request, user_host(request)).find("--enforce cgroup is not available"),
             std::string::npos);
+  Host host = root_host(request);
+  host.landlock_abi = 0;
+  EXPECT_NE(refusal(request, host).find("--enforce landlock is not available"), std::string::npos);
+}
+
+TEST(plan, auto_takes_mounts_only_where_there_is_neither_cgroup_nor_landlock) {
+  const Request request = two_gpus_give_1();
+  Host host = user_host(request);
+  EXPECT_EQ(planned(request, host).enforced, "landlock+seccomp");
+  host.landlock_abi = 0;
+  const Plan plan = planned(request, host);
+  EXPECT_EQ(plan.enforced, "mount");
+  EXPECT_TRUE(plan.user_namespaces);
+  EXPECT_TRUE(says(plan.notes, "sudo"));
+  EXPECT_TRUE(says(plan.general_limits, "loses its cover"));
+  EXPECT_FALSE(plan.no_new_privs);
+}
+
+TEST(plan, mounts_as_root_name_what_root_loses_and_keeps) {
+  Request request = two_gpus_give_1();
+  request.methods = {Method::mount};
+  Host host = root_host(request);
+  host.landlock_abi = 5;
+  host.driver_params = "/proc/driver/nvidia/params";
+  const Plan plan = planned(request, host);
+  EXPECT_FALSE(plan.user_namespaces);
+  EXPECT_EQ(plan.driver_params, "/proc/driver/nvidia/params");
+  EXPECT_TRUE(says(plan.notes, "may not mount"));
+  EXPECT_TRUE(says(plan.general_limits, "as root"));
+  EXPECT_TRUE(says(plan.not_covered, "ptrace"));  // no scope below ABI 6
+}
+
+TEST(plan, a_mount_covers_a_name_that_landlock_cannot_refuse) {
+  Request request = two_gpus_give_1();
+  request.tight = true;
+  request.methods = {Method::mount};
+  Host host = user_host(request);
+  host.refused[0].aliases = {
+      {.path = "/tmp/x", .kind = Alias::Kind::node, .shared_folder = "/tmp"}};
+  const Plan plan = planned(request, host);
+  EXPECT_TRUE(is_held(plan, plan.refused.back()));
+  EXPECT_FALSE(is_held_uncovered(plan, plan.refused.back()));
+  EXPECT_FALSE(says(plan.not_covered, "/tmp/x"));
 }
 
 TEST(plan, auto_never_falls_to_the_variable_unasked) {
   Request request = two_gpus_give_1();
   Host host = user_host(request);
   host.landlock_abi = 0;
+  host.mount_trouble = "user namespaces are switched off";
   EXPECT_NE(refusal(request, host).find("--allow-unenforced"), std::string::npos);
   request.allow_unenforced = true;
   const Plan plan = planned(request, host);
@@ -340,7 +436,7 @@ TEST(plan, tight_needs_landlock) {
   Host host = root_host(request);
   host.landlock_abi = 0;
   EXPECT_NE(refusal(request, host).find("--tight needs Landlock"), std::string::npos);
-  request.method = Method::env;
+  request.methods = {Method::env};
   EXPECT_NE(refusal(request, root_host(request)).find("enforces nothing"), std::string::npos);
 }
 
@@ -414,6 +510,8 @@ TEST(plan, landlock_does_not_take_tmp_away_for_a_node_in_it) {
   request.refuse_paths = {"/tmp/node"};
   Host user = user_host(request);
   user.refused[0].shared_folder = "/tmp";
+  EXPECT_EQ(planned(request, user).enforced, "mount");
+  user.mount_trouble = "user namespaces are switched off";
   EXPECT_NE(refusal(request, user).find("below /tmp"), std::string::npos);
   EXPECT_EQ(planned(request, root_host(request)).enforced, "cgroup");
 }
@@ -472,7 +570,7 @@ TEST(plan, files_of_the_simulated_machine_need_landlock) {
   request.tight = true;
   EXPECT_EQ(planned(request, host).enforced, "landlock+seccomp");
   request.tight = false;
-  request.method = Method::cgroup;
+  request.methods = {Method::cgroup};
   EXPECT_NE(refusal(request, host).find("simulated"), std::string::npos);
 }
 
@@ -543,10 +641,29 @@ TEST(plan, a_gpu_that_is_closed_already_is_refused_again) {
 TEST(plan, methods_have_names_both_ways) {
   for (const Method method :
        {Method::automatic, Method::cgroup, Method::landlock, Method::mount, Method::env})
-    EXPECT_EQ(parse_method(method_name(method)).value(), method);
-  const auto unknown = parse_method("docker");
-  ASSERT_FALSE(unknown);
-  EXPECT_NE(unknown.error().what.find("docker"), std::string::npos);
+    EXPECT_EQ(parse_methods(method_name(method)).value(), std::vector{method});
+}
+
+TEST(plan, a_list_of_methods_is_put_in_the_order_of_the_layers) {
+  EXPECT_EQ(parse_methods("landlock,mount,cgroup").value(),
+            (std::vector{Method::cgroup, Method::mount, Method::landlock}));
+}
+
+TEST(plan, a_list_that_means_nothing_is_an_error_that_names_it) {
+  for (const auto& [text, part] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"docker", "expected auto"},
+           {"", "expected auto"},
+           {"cgroup,", "expected auto"},
+           {",cgroup", "expected auto"},
+           {"cgroup landlock", "expected auto"},
+           {"mount,mount", "mount is named twice"},
+           {"auto,cgroup", "auto stands alone"},
+           {"mount,env", "env stands alone"}}) {
+    const auto methods = parse_methods(text);
+    ASSERT_FALSE(methods) << text;
+    EXPECT_NE(methods.error().what.find(part), std::string::npos) << methods.error().what;
+    EXPECT_NE(methods.error().what.find(text), std::string::npos) << methods.error().what;
+  }
 }
 
 TEST(plan, the_dry_run_names_layers_nodes_variables_and_limits) {

@@ -33,6 +33,24 @@ TEST(selftest, a_node_that_is_gone_is_not_a_refused_one) {
   EXPECT_TRUE(test(refused("/dev/corral-is-not-here", Node::Type::missing)));
 }
 
+TEST(selftest, what_lies_over_a_node_is_not_the_node) {
+  // /dev/null under another number is what a mount makes of a node.
+  EXPECT_TRUE(test(refused("/dev/null")));
+  RefusedNode null = refused("/dev/null");
+  null.node.minor = 3;
+  EXPECT_FALSE(test(null)) << "the null device itself was to be refused";
+}
+
+TEST(selftest, a_node_below_a_cover_is_tried_by_itself) {
+  const RefusedNode full = refused("/dev/full");
+  const auto kept = keep_uncovered(std::span(&full, 1));
+  ASSERT_EQ(kept.size(), 1U);
+  const auto result = self_test_uncovered(kept);
+  ASSERT_FALSE(result) << "nothing refuses it here";
+  EXPECT_NE(result.error().what.find("/dev/full itself"), std::string::npos) << result.error().what;
+  EXPECT_TRUE(keep_uncovered(std::vector{refused("/dev/corral-is-not-here")}).empty());
+}
+
 TEST(selftest, an_error_of_the_driver_is_not_a_refusal) {
   const std::string path = "/tmp/corral-selftest-" + std::to_string(::getpid());
   // 195:254 without its driver: ENXIO, which means that the open went through.
@@ -63,7 +81,7 @@ TEST(selftest, an_allowed_node_must_open) {
   // Allowed and refused at once: what a wrong plan would ask for.
   EXPECT_EQ(in_child([] {
               Request request;
-              request.method = Method::landlock;
+              request.methods = {Method::landlock};
               request.refuse_paths = {"/dev/full"};
               auto plan = plan_for(request);
               if (!plan) return 10;
