@@ -27,8 +27,7 @@ void* load(void*& place) { return __atomic_load_n(&place, __ATOMIC_ACQUIRE); }
 void store(void*& place, void* value) { __atomic_store_n(&place, value, __ATOMIC_RELEASE); }
 
 void* exported_by_driver(const char* name) {
-  // The name is that of our own DT_NEEDED entry, so the library is loaded whenever we are. The
-  // extra reference is given back: the driver can be unloaded exactly when it could be without us.
+  // The name is that of our own DT_NEEDED entry, so the library is loaded whenever we are.
   void* const driver = open_library("libcorral-driver.so", RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return find_symbol(RTLD_NEXT, name);
   void* const function = find_symbol(driver, name);
