@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libnvidia-ml.so.1 of the simulated machine: memory, processes, power and clocks.
 #include <time.h>
+#include <unistd.h>
 
 #include "ml.h"
 
@@ -63,6 +64,11 @@ int compute_processes(const Device* device, unsigned* count, Info* infos) {
   const bool fits = found <= *count;
   *count = found;
   return fits ? kSuccess : kInsufficientSize;
+}
+
+unsigned limit_of(const Gpu& gpu) {
+  const unsigned set = gpu.set_limit_mw;
+  return set == 0 ? gpu.limit_mw : set;
 }
 
 // Bit 0: the GPU is idle.
@@ -206,12 +212,31 @@ SIM_EXPORT int nvmlDeviceGetPersistenceMode(const Device* device, unsigned* mode
 
 SIM_EXPORT int nvmlDeviceGetEnforcedPowerLimit(const Device* device, unsigned* milliwatts) {
   if (const int refused = enter_gpu("nvmlDeviceGetEnforcedPowerLimit", device)) return refused;
-  return put(gpu_of(device).limit_mw, milliwatts);
+  return put(limit_of(gpu_of(device)), milliwatts);
 }
 
 SIM_EXPORT int nvmlDeviceGetPowerManagementLimit(const Device* device, unsigned* milliwatts) {
   if (const int refused = enter_gpu("nvmlDeviceGetPowerManagementLimit", device)) return refused;
+  return put(limit_of(gpu_of(device)), milliwatts);
+}
+
+SIM_EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(const Device* device,
+                                                        unsigned* milliwatts) {
+  if (const int refused = enter_gpu("nvmlDeviceGetPowerManagementDefaultLimit", device))
+    return refused;
   return put(gpu_of(device).limit_mw, milliwatts);
+}
+
+// The fault of code -1 makes it a liar: it answers success and sets nothing.
+SIM_EXPORT int nvmlDeviceSetPowerManagementLimit(const Device* device, unsigned milliwatts) {
+  constexpr int kLies = -1;
+  const int refused = enter_gpu("nvmlDeviceSetPowerManagementLimit", device);
+  if (refused != kSuccess) return refused == kLies ? kSuccess : refused;
+  if (geteuid() != 0) return kNoPermission;
+  Gpu& gpu = state().gpus[device->gpu];
+  if (milliwatts < gpu.limit_min_mw || milliwatts > gpu.limit_max_mw) return kInvalidArgument;
+  gpu.set_limit_mw = milliwatts;
+  return kSuccess;
 }
 
 SIM_EXPORT int nvmlDeviceGetPowerManagementLimitConstraints(const Device* device, unsigned* least,
@@ -265,8 +290,10 @@ SIM_EXPORT int nvmlDeviceGetFieldValues(const Device* device, int count, FieldVa
         value.value.number = gpu.limit_max_mw;
         break;
       case 189:  // default limit
-      case 190:  // current limit
         value.value.number = gpu.limit_mw;
+        break;
+      case 190:  // current limit
+        value.value.number = limit_of(gpu);
         break;
       default:
         value.result = kNotSupported;

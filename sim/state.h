@@ -10,7 +10,7 @@
 namespace corral::sim {
 
 inline constexpr std::uint32_t kStateMagic = 0x434d4953;  // "SIMC" in memory
-inline constexpr std::uint32_t kStateVersion = 1;
+inline constexpr std::uint32_t kStateVersion = 2;
 inline constexpr unsigned kMaxGpus = 16;
 inline constexpr unsigned kMaxMig = 8;
 inline constexpr unsigned kMaxProcesses = 1024;
@@ -44,7 +44,8 @@ struct Gpu {
   std::uint32_t idle_mw, context_mw;
   std::uint32_t idle_mhz, context_mhz, memory_mhz, video_mhz;
   std::uint32_t idle_c, context_c;
-  std::uint32_t limit_mw, limit_min_mw, limit_max_mw;
+  std::uint32_t limit_mw, limit_min_mw, limit_max_mw;  // limit_mw: the card's default
+  std::atomic<std::uint32_t> set_limit_mw;             // set by a client; 0: the default holds
   std::uint32_t persistence;
   std::uint32_t mig_enabled;
   std::uint32_t mig_count;
