@@ -178,6 +178,11 @@ struct Nvml::Functions {
   Function<int(Device, nvml_abi::MemoryV2*)> memory_v2;
   Function<int(Device, nvml_abi::MemoryV1*)> memory_v1;
   Function<int(Device, unsigned*)> power;
+  Function<int(Device, unsigned*)> power_limit;
+  Function<int(Device, unsigned*)> default_power_limit;
+  Function<int(Device, unsigned*)> enforced_power_limit;
+  Function<int(Device, unsigned*, unsigned*)> power_limit_range;
+  Function<int(Device, unsigned)> set_power_limit;
   Function<int(Device, unsigned, unsigned*)> clock;
   Function<int(Device, unsigned long long*), 2> clock_event_reasons;
   Function<ListProcesses, 3> compute_processes;
@@ -207,6 +212,11 @@ struct Nvml::Functions {
     find(memory_v2, lookup, "nvmlDeviceGetMemoryInfo_v2");
     find(memory_v1, lookup, "nvmlDeviceGetMemoryInfo");
     find(power, lookup, "nvmlDeviceGetPowerUsage");
+    find(power_limit, lookup, "nvmlDeviceGetPowerManagementLimit");
+    find(default_power_limit, lookup, "nvmlDeviceGetPowerManagementDefaultLimit");
+    find(enforced_power_limit, lookup, "nvmlDeviceGetEnforcedPowerLimit");
+    find(power_limit_range, lookup, "nvmlDeviceGetPowerManagementLimitConstraints");
+    find(set_power_limit, lookup, "nvmlDeviceSetPowerManagementLimit");
     find(clock, lookup, "nvmlDeviceGetClockInfo");
     find(clock_event_reasons, lookup, "nvmlDeviceGetCurrentClocksEventReasons",
          {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"});
@@ -366,6 +376,32 @@ NvmlResult<double> Nvml::power_w(NvmlDevice device) const {
   const auto mw = ask<unsigned>(functions_->power, device.handle);
   if (!mw) return std::unexpected(mw.error());
   return *mw / 1000.0;
+}
+
+NvmlResult<unsigned> Nvml::power_limit_mw(NvmlDevice device) const {
+  return ask<unsigned>(functions_->power_limit, device.handle);
+}
+
+NvmlResult<unsigned> Nvml::default_power_limit_mw(NvmlDevice device) const {
+  return ask<unsigned>(functions_->default_power_limit, device.handle);
+}
+
+NvmlResult<unsigned> Nvml::enforced_power_limit_mw(NvmlDevice device) const {
+  return ask<unsigned>(functions_->enforced_power_limit, device.handle);
+}
+
+NvmlResult<NvmlPowerRange> Nvml::power_limit_range(NvmlDevice device) const {
+  NvmlPowerRange range;
+  const NvmlReturn code =
+      functions_->power_limit_range(device.handle, &range.min_mw, &range.max_mw);
+  if (code != NvmlReturn::success) return failure(functions_->power_limit_range, code);
+  return range;
+}
+
+NvmlResult<void> Nvml::set_power_limit(NvmlDevice device, unsigned milliwatts) const {
+  const NvmlReturn code = functions_->set_power_limit(device.handle, milliwatts);
+  if (code != NvmlReturn::success) return failure(functions_->set_power_limit, code);
+  return {};
 }
 
 NvmlResult<unsigned> Nvml::sm_clock_mhz(NvmlDevice device) const {

@@ -61,6 +61,12 @@ struct NvmlProcess {
   bool operator==(const NvmlProcess&) const = default;
 };
 
+// The limits that the card accepts, in milliwatts as NVML has them.
+struct NvmlPowerRange {
+  unsigned min_mw = 0;
+  unsigned max_mw = 0;
+};
+
 struct NvmlInstance {
   NvmlDevice device;
   unsigned gpu_instance_id = 0;
@@ -95,6 +101,14 @@ class Nvml {
 
   NvmlResult<NvmlMemory> memory(NvmlDevice device) const;
   NvmlResult<double> power_w(NvmlDevice device) const;
+  // The limit that was asked for, the one that a card has after a reset, and the lowest of all that
+  // hold now: what the card obeys.
+  NvmlResult<unsigned> power_limit_mw(NvmlDevice device) const;
+  NvmlResult<unsigned> default_power_limit_mw(NvmlDevice device) const;
+  NvmlResult<unsigned> enforced_power_limit_mw(NvmlDevice device) const;
+  NvmlResult<NvmlPowerRange> power_limit_range(NvmlDevice device) const;
+  // The only call here that changes a card, for every user of it: src/power alone calls it.
+  NvmlResult<void> set_power_limit(NvmlDevice device, unsigned milliwatts) const;
   NvmlResult<unsigned> sm_clock_mhz(NvmlDevice device) const;
   // Bits of nvmlClocksEventReason…, called throttle reasons before driver 535.
   NvmlResult<std::uint64_t> clock_event_reasons(NvmlDevice device) const;

@@ -34,6 +34,12 @@ struct FakeGpu {
   std::uint64_t reserved = 616 << 20;
   unsigned power_mw = 77890;
   unsigned sm_mhz = 345;
+  unsigned limit_mw = 700000;
+  unsigned default_limit_mw = 700000;
+  unsigned enforced_limit_mw = 650000;
+  unsigned min_limit_mw = 200000;
+  unsigned max_limit_mw = 700000;
+  bool setter_lies = false;
   std::vector<gpu::nvml_abi::ProcessV2> compute;
   std::vector<gpu::nvml_abi::ProcessV2> graphics;
   bool mig = false;
@@ -203,6 +209,19 @@ inline const std::map<std::string, void*>& FakeNvml::table() {
                 out->free = gpu.total - out->used),
     CORRAL_FAKE(nvmlDeviceGetPowerUsage, (Device device, unsigned* out), gpu_of(device),
                 *out = current_->gpus[gpu_of(device)].power_mw),
+    CORRAL_FAKE(nvmlDeviceGetPowerManagementLimit, (Device device, unsigned* out), gpu_of(device),
+                *out = current_->gpus[gpu_of(device)].limit_mw),
+    CORRAL_FAKE(nvmlDeviceGetPowerManagementDefaultLimit, (Device device, unsigned* out),
+                gpu_of(device), *out = current_->gpus[gpu_of(device)].default_limit_mw),
+    CORRAL_FAKE(nvmlDeviceGetEnforcedPowerLimit, (Device device, unsigned* out), gpu_of(device),
+                *out = current_->gpus[gpu_of(device)].enforced_limit_mw),
+    CORRAL_FAKE(nvmlDeviceGetPowerManagementLimitConstraints,
+                (Device device, unsigned* least, unsigned* most), gpu_of(device),
+                *least = current_->gpus[gpu_of(device)].min_limit_mw;
+                *most = current_->gpus[gpu_of(device)].max_limit_mw),
+    CORRAL_FAKE(nvmlDeviceSetPowerManagementLimit, (Device device, unsigned milliwatts),
+                gpu_of(device), FakeGpu& gpu = current_->gpus[gpu_of(device)];
+                if (!gpu.setter_lies) gpu.limit_mw = milliwatts),
     CORRAL_FAKE(nvmlDeviceGetClockInfo, (Device device, unsigned kind, unsigned* out),
                 gpu_of(device), if (kind != kClockSm) return 2;
                 *out = current_->gpus[gpu_of(device)].sm_mhz),
