@@ -21,11 +21,12 @@ ARROWS = {
     "snapshot": {"base", "host", "gpu", "trace"},
     "isolate": {"base", "host", "gpu"},
     "launch": {"base", "host", "isolate"},
+    "power": {"base", "host", "gpu"},
     "sample": {"base", "host", "gpu", "snapshot"},
     "rules": {"base", "host", "gpu", "snapshot"},
     "report": {"base", "host", "gpu", "snapshot", "sample", "rules"},
     "cli": {"base", "host", "gpu", "trace", "snapshot", "isolate", "launch", "sample", "rules",
-            "report"},
+            "report", "power"},
     # The simulated machine stands in for the driver: it knows nothing of what it tests.
     "sim": {"base"},
     # Lives inside other people's processes: these headers, and no more (see SHIM_HEADERS).
