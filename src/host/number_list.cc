@@ -53,7 +53,7 @@ std::string number_list_text(const std::vector<unsigned>& numbers) {
     std::size_t end = i;
     while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
     std::string part = std::to_string(numbers[i]);
-    if (end > i) part += "-" + std::to_string(numbers[end]);
+    if (end > i) part.append("-").append(std::to_string(numbers[end]));
     parts.push_back(std::move(part));
     i = end + 1;
   }
