@@ -30,12 +30,13 @@ bool has_no_stack(const snapshot::Context& context) {
 std::string native_origin(const snapshot::Context& context) {
   for (const snapshot::NativeFrame& frame : context.stack.native) {
     if (frame.module.empty()) continue;
-    return frame.function.empty() ? fmt::format("{} called from {}+{:#x}", context.call,
+    return frame.function.empty() ? fmt::format("{} called from {}+{:#x}", printable(context.call),
                                                 printable(frame.module), frame.offset)
-                                  : fmt::format("{} called from {} in {}", context.call,
+                                  : fmt::format("{} called from {} in {}", printable(context.call),
                                                 printable(frame.function), printable(frame.module));
   }
-  return fmt::format("{} called from an unknown place: no stack was recorded", context.call);
+  return fmt::format("{} called from an unknown place: no stack was recorded",
+                     printable(context.call));
 }
 
 }  // namespace
@@ -49,16 +50,16 @@ std::string stray_title(const snapshot::Context& context) {
 std::string origin(const snapshot::Context& context, const snapshot::PythonFrame& culprit) {
   if (context.found && has_no_stack(context)) return std::string(kUnseen);
   if (holds(context.stack.python, culprit))
-    return fmt::format("{} called from {}", context.call, place_in_words(culprit));
+    return fmt::format("{} called from {}", printable(context.call), place_in_words(culprit));
   // The main thread's line did not make the call: another thread did, whatever set it to work.
   if (holds(context.stack.main_thread, culprit))
-    return fmt::format("{} on thread {}, while the main thread was at {}", context.call,
+    return fmt::format("{} on thread {}, while the main thread was at {}", printable(context.call),
                        printable(context.thread), place_in_words(culprit));
   // Nor did the line that started CUDA, where a rule blames that.
   if (!has_no_stack(context))
-    return fmt::format("{} on thread {}, which goes back to {}", context.call,
+    return fmt::format("{} on thread {}, which goes back to {}", printable(context.call),
                        printable(context.thread), place_in_words(culprit));
-  return fmt::format("{} called from {}", context.call, place_in_words(culprit));
+  return fmt::format("{} called from {}", printable(context.call), place_in_words(culprit));
 }
 
 std::string origin(const snapshot::Context& context) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace corral::rules {
 namespace {
 
@@ -74,6 +76,18 @@ TEST(origin, names_the_native_function_where_there_is_no_python) {
   EXPECT_EQ(origin(context), "cuCtxCreate_v4 called from /opt/app+0x12");
   context.stack.native[1].function = "run(int)";
   EXPECT_EQ(origin(context), "cuCtxCreate_v4 called from run(int) in /opt/app");
+}
+
+TEST(context_words, the_name_of_a_call_cannot_command_the_terminal) {
+  snapshot::Context context;
+  context.call = "cu\x1b[31m";
+  EXPECT_EQ(origin(context).find('\x1b'), std::string::npos) << "a trace is the job's to write";
+  context.culprit = {.file = "/job/train.py", .line = 1, .function = "f"};
+  EXPECT_EQ(origin(context).find('\x1b'), std::string::npos);
+  context.stack.python = {*context.culprit};
+  EXPECT_EQ(origin(context).find('\x1b'), std::string::npos);
+  context.stack.main_thread = std::exchange(context.stack.python, {});
+  EXPECT_EQ(origin(context).find('\x1b'), std::string::npos);
 }
 
 }  // namespace
