@@ -75,7 +75,7 @@ void name_nodes(Plan& plan, const Request& request, const Host& host) {
   if (by_mount_only)
     plan.general_limits.emplace_back(
         "a node that is removed and made again outside (udev, a driver that is loaded anew) loses "
-        "its cover, and a second node that is made later never had one: with Landlock beside it "
+        "its cover, and a node that is made later never had one: with Landlock beside it "
         "the "
         "first is refused, with a cgroup both");
   if ((by_path_only || by_mount_only) && !host.alias_search_complete)
