@@ -102,6 +102,9 @@ def main() -> int:
             "corral run --gpus --enforce landlock": [
                 corral, "run", "--gpus", last, "--enforce", "landlock", "-q", "--", true,
             ],
+            "corral run --gpus --enforce mount": [
+                corral, "run", "--gpus", last, "--enforce", "mount", "-q", "--", true,
+            ],
             "corral run --gpus --tight": [corral, "run", "--gpus", last, "--tight", "-q", "--", true],
             "corral run": [corral, "run", "-q", "--", true],
         }  # fmt: skip
