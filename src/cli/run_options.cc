@@ -29,6 +29,9 @@ void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_option("--refuse", options.refuse, "refuse this device node too (repeatable)");
   app.add_flag("--allow-unenforced", options.allow_unenforced,
                "go on with CUDA_VISIBLE_DEVICES alone where nothing can be enforced");
+  app.add_flag("--quiet-idle", options.quiet_idle,
+               "CUDA_DISABLE_PERF_BOOST=1 for the job: a GPU with an idle context stays at idle\n"
+               "clocks and power; not measured yet for latency-bound work");
   app.add_flag("--dry-run", options.dry_run, "print the plan, start nothing");
   app.add_flag("--exec", options.exec, "confine and become the job: nothing watches, no verdict");
   app.add_flag("--no-observe", texts.no_observe, "do not put the observing library into the job");

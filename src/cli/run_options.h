@@ -18,6 +18,7 @@ struct RunOptions : WatchOptions {
   std::vector<isolate::Method> methods;
   bool tight = false;
   bool allow_unenforced = false;
+  bool quiet_idle = false;
   std::vector<std::string> refuse;
   bool dry_run = false;
   bool exec = false;

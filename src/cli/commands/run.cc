@@ -45,6 +45,8 @@ Result<Planned> plan_run(const RunOptions& options) {
                                               .inventory = planned.machine.inventory,
                                               .allowed = planned.allowed,
                                               .command = options.job}));
+  // A setting of the plan, so that --dry-run shows it.
+  if (options.quiet_idle) planned.plan.environment.push_back({"CUDA_DISABLE_PERF_BOOST", "1"});
   return planned;
 }
 
