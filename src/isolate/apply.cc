@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "isolate/cgroup1.h"
 #include "isolate/cgroup2.h"
 #include "isolate/inherited.h"
 #include "isolate/landlock.h"
+#include "isolate/limit_groups.h"
 #include "isolate/mount.h"
 #include "isolate/seccomp.h"
 #include "isolate/selftest.h"
@@ -92,11 +94,44 @@ std::vector<UncoveredNode> held_below_covers(const Plan& plan) {
   return keep_uncovered(held);
 }
 
+// The job's groups that are made already.
+std::vector<const CgroupFolder*> groups_of(const Prepared& prepared) {
+  std::vector<const CgroupFolder*> groups;
+  if (prepared.cgroup2) groups.push_back(&prepared.cgroup2);
+  if (prepared.cgroup1) groups.push_back(&prepared.cgroup1);
+  for (const CgroupFolder& group : prepared.limit_groups) groups.push_back(&group);
+  return groups;
+}
+
+// A process is in one group of a hierarchy: one limit may share the group of another, or of the
+// device rules.
+std::string group_below(const Prepared& prepared, const std::string& parent) {
+  for (const CgroupFolder* group : groups_of(prepared))
+    if (group->path().substr(0, group->path().rfind('/')) == parent) return group->path();
+  return {};
+}
+
+Result<void> prepare_limits(Prepared& prepared) {
+  for (const Limit& limit : prepared.plan.limits) {
+    if (limit.parent.empty()) continue;
+    std::string group = group_below(prepared, limit.parent);
+    if (group.empty()) {
+      remove_stale_cgroups(limit.parent);
+      CORRAL_TRY(CgroupFolder made, CgroupFolder::create(limit.parent));
+      group = made.path();
+      prepared.limit_groups.push_back(std::move(made));
+    }
+    CORRAL_CHECK(write_limit(group, limit));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Prepared> prepare(const Plan& plan) {
   Prepared prepared{.plan = plan};
   CORRAL_CHECK(prepare_cgroup(prepared));
+  CORRAL_CHECK(prepare_limits(prepared));
   if (plan.has(Layer::landlock)) {
     CORRAL_TRY(prepared.landlock_ruleset, build_landlock(landlock_rules(plan), plan.landlock_abi));
   } else if (plan.has(Layer::landlock_scope)) {
@@ -116,10 +151,10 @@ Result<pid_t> fork_confined(const Prepared& prepared) {
 
 Result<void> enter(const Prepared& prepared) {
   const Plan& plan = prepared.plan;
+  // Moves into every group, also into those of the device rules.
+  CORRAL_CHECK(enter_limits(plan.limits, groups_of(prepared)));
   // Unenforced: the nodes stay open, and there is nothing to test.
   if (plan.enforced == "none") return {};
-  if (prepared.cgroup2) CORRAL_CHECK(prepared.cgroup2.join());
-  if (prepared.cgroup1) CORRAL_CHECK(prepared.cgroup1.join());
   // A folder that was opened outside shows what lies below a cover. (The working folder does not:
   // the kernel takes it along into the new namespace.)
   const bool thorough = plan.tight || plan.has(Layer::mount);
@@ -140,10 +175,32 @@ Result<void> enter(const Prepared& prepared) {
   return self_test(held_nodes(plan), plan.allowed);
 }
 
+std::vector<std::string> limit_events(const Prepared& prepared) {
+  std::vector<std::string> events;
+  for (const Limit& limit : prepared.plan.limits) {
+    if (limit.parent.empty()) continue;
+    const auto of_limit = limit_events(group_below(prepared, limit.parent), limit);
+    events.insert(events.end(), of_limit.begin(), of_limit.end());
+  }
+  return events;
+}
+
 Result<std::vector<pid_t>> release(Prepared& prepared) {
-  CORRAL_TRY(std::vector<pid_t> left, prepared.cgroup2.remove());
-  CORRAL_TRY(const std::vector<pid_t> left1, prepared.cgroup1.remove());
-  left.insert(left.end(), left1.begin(), left1.end());
+  std::vector<CgroupFolder*> groups = {&prepared.cgroup2, &prepared.cgroup1};
+  for (CgroupFolder& group : prepared.limit_groups) groups.push_back(&group);
+  std::vector<pid_t> left;
+  std::optional<Error> error;
+  for (CgroupFolder* group : groups) {
+    const auto still_in = group->remove();
+    if (still_in)
+      left.insert(left.end(), still_in->begin(), still_in->end());
+    else
+      error = still_in.error();
+  }
+  if (error) return std::unexpected(*error);
+  std::ranges::sort(left);
+  const auto repeated = std::ranges::unique(left);
+  left.erase(repeated.begin(), repeated.end());
   return left;
 }
 

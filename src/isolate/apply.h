@@ -23,6 +23,8 @@ struct Prepared {
   Plan plan;
   CgroupFolder cgroup2{};
   CgroupFolder cgroup1{};
+  // Of limits whose group is none of the two above: v1 has a hierarchy for each controller.
+  std::vector<CgroupFolder> limit_groups{};
   Fd landlock_ruleset{};
   std::vector<sock_filter> filter{};
 };
@@ -41,7 +43,10 @@ Result<pid_t> fork_confined(const Prepared& prepared);
 // caller's to set.
 Result<void> enter(const Prepared& prepared);
 
-// Parent, after the job: removes the cgroup. Returns the processes still in it, in which case the
+// Parent, after the job and before release(): where the job ran into its limits, a sentence each.
+std::vector<std::string> limit_events(const Prepared& prepared);
+
+// Parent, after the job: removes the cgroups. Returns the processes still in it, in which case the
 // group stays for the next start to remove.
 Result<std::vector<pid_t>> release(Prepared& prepared);
 

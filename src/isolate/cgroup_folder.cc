@@ -16,7 +16,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "host/cgroup.h"
 #include "host/proc.h"
 #include "host/root.h"
 
@@ -95,13 +94,12 @@ bool remove_tree(const std::string& folder) {
   return ::rmdir(folder.c_str()) == 0 || errno == ENOENT;
 }
 
-// Whether the calling process is in the group, by its name, which is unlike any other.
-bool is_own_group(const std::string& folder) {
-  const auto entries = host::read_cgroup(host::Root());
-  const std::string name = folder.substr(folder.rfind('/'));
-  return entries && std::ranges::any_of(*entries, [&](const host::CgroupEntry& entry) {
-           return entry.path.ends_with(name);
-         });
+// By its list and not by the name in /proc/self/cgroup: groups of one job in several v1 hierarchies
+// have the same name.
+bool holds_process(const std::string& folder, pid_t pid) {
+  std::vector<pid_t> pids;
+  collect_members(folder, pids);
+  return std::ranges::find(pids, pid) != pids.end();
 }
 
 // Below a threaded group a new one is unusable until it is made threaded too (cgroups(7)).
@@ -185,10 +183,12 @@ Result<pid_t> CgroupFolder::fork_into() const {
 }
 
 Result<void> CgroupFolder::join() const {
-  if (is_own_group(path_)) return {};
+  if (holds_caller()) return {};
   if (::write(procs_.get(), "0", 1) != 1) return fail_sys("join cgroup " + path_, errno);
   return {};
 }
+
+bool CgroupFolder::holds_caller() const { return holds_process(path_, ::getpid()); }
 
 std::vector<pid_t> CgroupFolder::members() const {
   std::vector<pid_t> pids;

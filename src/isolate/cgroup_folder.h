@@ -38,6 +38,9 @@ class CgroupFolder {
   // that the parent opened, so that nothing of the job runs outside.
   Result<void> join() const;
 
+  // Whether the calling process is in the group.
+  bool holds_caller() const;
+
   std::vector<pid_t> members() const;
 
   // Removes the folder and groups that the job made in it. Processes that are left keep it: they

@@ -213,6 +213,9 @@ std::string writable_docker_socket() {
 Result<Host> read_host_facts(const Request& request) {
   Host host;
   read_rights(host);
+  if (request.limits.any()) {
+    CORRAL_TRY(host.limits, read_limit_facts(request.hardware));
+  }
   const std::vector<Wanted> wanted = wanted_refusals(request);
   if (wanted.empty()) return host;
 

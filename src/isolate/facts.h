@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "host/mountinfo.h"
+#include "isolate/limits.h"
 
 namespace corral::isolate {
 
@@ -87,6 +88,8 @@ struct Host {
   bool alias_search_complete = true;  // false: the bounded search for second nodes hit its bound
 
   std::vector<RefusedFact> refused;  // in the order of the paths asked for
+
+  std::optional<LimitFacts> limits;  // nullopt: no limit was asked for
 };
 
 struct Request;

@@ -389,6 +389,18 @@ Result<void> add_refused(Plan& plan, const std::vector<Wanted>& wanted, const Ho
   return {};
 }
 
+Result<void> add_limits(Plan& plan, const Request& request, const Host& host) {
+  if (!host.limits) return {};
+  CORRAL_TRY(PlannedLimits planned, plan_limits(request, *host.limits));
+  plan.limits = std::move(planned.limits);
+  plan.notes = std::move(planned.notes);
+  return {};
+}
+
+bool in_limit_group(const Limit& limit) {
+  return limit.way == LimitWay::cgroup1 || limit.way == LimitWay::cgroup2;
+}
+
 }  // namespace
 
 bool Plan::has(Layer layer) const { return contains(layers, layer); }
@@ -464,18 +476,22 @@ Result<Plan> make_plan(const Request& request, const Host& host) {
   CORRAL_CHECK(check_asked(request, plan));
   plan.allowed = allowed_nodes(request);
   CORRAL_TRY(plan.environment, environment(request));
+  CORRAL_CHECK(add_limits(plan, request, host));
   const std::vector<Wanted> wanted = wanted_refusals(request);
   CORRAL_CHECK(check_nodes(request, wanted, host));
   if (wanted.empty()) return plan;
 
-  CORRAL_CHECK(choose_layers(plan, request, host));
+  if (!request.by_hand) CORRAL_CHECK(choose_layers(plan, request, host));
   if (!plan.layers.empty()) plan.enforced = enforced_text(plan);
   CORRAL_CHECK(add_refused(plan, wanted, host));
   plan.no_new_privs = plan.has(Layer::landlock) || plan.has(Layer::seccomp) ||
                       (plan.has(Layer::landlock_scope) && !host.cap_sys_admin);
-  plan.filter_cgroup_exits = plan.tight && host.root && has_cgroup(plan);
+  plan.filter_cgroup_exits = plan.tight && host.root &&
+                             (has_cgroup(plan) || std::ranges::any_of(plan.limits, in_limit_group));
   // Root's writes there do more than leave a group: the kernel runs a v1 release_agent outside.
   if (plan.has(Layer::landlock) && host.root) plan.read_only = host.cgroup_mounts;
+  for (Limit& limit : plan.limits)
+    limit.job_can_leave = !in_limit_group(limit) || plan.read_only.empty();
   name_what_is_not_covered(plan, request, host);
   return plan;
 }

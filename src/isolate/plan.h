@@ -11,6 +11,7 @@
 #include "gpu/device.h"
 #include "gpu/selector.h"
 #include "isolate/facts.h"
+#include "isolate/limits.h"
 
 namespace corral::isolate {
 
@@ -34,6 +35,9 @@ struct Request {
   gpu::Inventory inventory;
   Selection allowed;
   std::vector<std::string> command;  // the job's argv: a docker client in it is named
+  LimitsRequest limits;
+  host::Root hardware;   // the machine of the inventory: its NUMA nodes are read there
+  bool by_hand = false;  // the plan is only printed (--print-commands): nothing here must hold it
 
   bool asks_for(Method method) const;
 };
@@ -78,6 +82,7 @@ struct Plan {
   std::vector<RefusedNode> refused{};  // empty: nothing to refuse
   std::vector<AllowedNode> allowed{};
   std::vector<Setting> environment{};
+  std::vector<Limit> limits{};                // beside the GPUs; held whatever `enforced` says
   std::vector<std::string> not_covered{};     // ways out that are open here, one sentence each
   std::vector<std::string> general_limits{};  // ways out that any such promise leaves open
   std::vector<std::string> notes{};           // side effects and degradations worth a line

@@ -88,6 +88,9 @@ std::string describe(const Plan& plan) {
   lines.clear();
   for (const Setting& s : plan.environment) lines.push_back(s.name + "=" + s.value);
   add_section(text, "environment", lines);
+  lines.clear();
+  for (const Limit& limit : plan.limits) lines.push_back(limit_text(limit));
+  add_section(text, "limits", lines);
   std::vector<std::string> holes = plan.not_covered;
   holes.insert(holes.end(), plan.general_limits.begin(), plan.general_limits.end());
   add_section(text, "not covered", holes);
@@ -120,6 +123,7 @@ nlohmann::json to_json(const Plan& plan) {
           {"refused", refused},
           {"allowed", allowed},
           {"environment", environment},
+          {"limits", limits_json(plan.limits)},
           {"not_covered", plan.not_covered},
           {"general_limits", plan.general_limits},
           {"notes", plan.notes}};
