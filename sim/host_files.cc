@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes what /proc/driver/nvidia and /sys/bus/pci say of the GPUs.
+// Writes what /proc/driver/nvidia and /sys say of the GPUs and their NUMA nodes.
 #include "host_files.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 #include "base/file.h"
@@ -133,6 +135,21 @@ void write_pci(Tree& tree, const Gpu& gpu, const HostGpu& host) {
   if (host.drm_render) tree.folder(fmt::format("{}/drm/renderD{}", top, *host.drm_render));
 }
 
+// GPUs of no known node are on the only one: a machine with several says it of each GPU.
+void write_numa_nodes(Tree& tree, const Profile& profile, unsigned gpu_count) {
+  std::map<int, std::string> cpus;
+  for (unsigned i = 0; i < gpu_count; ++i)
+    cpus[std::max(profile.host[i].numa_node, 0)] = profile.host[i].local_cpus;
+  const std::string top = "/sys/devices/system/node/";
+  std::string numbers;
+  for (const auto& [node, list] : cpus) {
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : ",", node);
+    tree.file(fmt::format("{}node{}/cpulist", top, node), list + "\n");
+  }
+  tree.file(top + "online", numbers + "\n");
+  tree.file(top + "has_memory", numbers + "\n");
+}
+
 }  // namespace
 
 Result<void> write_host_files(const std::string& folder, const Profile& profile,
@@ -156,6 +173,7 @@ Result<void> write_host_files(const std::string& folder, const Profile& profile,
     write_capabilities(tree, gpu, minors);
     write_pci(tree, gpu, profile.host[i]);
   }
+  write_numa_nodes(tree, profile, state.gpu_count);
   tree.file("/proc/driver/nvidia-caps/mig-minors", minors);
   tree.file("/proc/devices",
             fmt::format("Character devices:\n195 nvidia\n195 nvidiactl\n{} nvidia-uvm\n"

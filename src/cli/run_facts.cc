@@ -7,9 +7,28 @@
 #include <set>
 
 #include "cli/version.h"
+#include "host/number_list.h"
 #include "host/proc.h"
 
 namespace corral::cli {
+
+namespace {
+
+snapshot::HeldLimit held_limit(const isolate::Limit& limit) {
+  const bool set =
+      limit.way != isolate::LimitWay::simulated && limit.way != isolate::LimitWay::by_hand;
+  snapshot::HeldLimit held{.name = std::string(isolate::limit_name(limit.kind)),
+                           .text = isolate::limit_text(limit),
+                           .list = host::number_list_text(limit.numbers),
+                           .amount = limit.amount,
+                           .why = limit.why,
+                           .held_by = {},
+                           .job_can_change = !set || limit.job_can_leave};
+  if (set) held.held_by = isolate::limit_holder(limit);
+  return held;
+}
+
+}  // namespace
 
 snapshot::Run planned_run(const gpu::Inventory& inventory, const isolate::Plan& plan,
                           const isolate::Selection& allowed,
@@ -30,7 +49,10 @@ snapshot::Run planned_run(const gpu::Inventory& inventory, const isolate::Plan& 
                      .visible_devices = {},
                      .refused = {},
                      .not_covered = plan.not_covered,
-                     .general_limits = plan.general_limits};
+                     .general_limits = plan.general_limits,
+                     .limits = {}};
+  for (const isolate::Limit& limit : plan.limits)
+    run.confinement.limits.push_back(held_limit(limit));
   for (const isolate::Setting& setting : plan.environment)
     if (setting.name == "CUDA_VISIBLE_DEVICES") run.confinement.visible_devices = setting.value;
   if (plan.enforced != "none")

@@ -14,6 +14,10 @@ struct Texts : WatchTexts {
   std::string gpus;
   std::string enforce = "auto";
   bool no_observe = false;
+  std::string cpus;
+  std::string mems;
+  std::string memory;
+  std::string pids;
 };
 
 void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
@@ -32,7 +36,16 @@ void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_flag("--quiet-idle", options.quiet_idle,
                "CUDA_DISABLE_PERF_BOOST=1 for the job: a GPU with an idle context stays at idle\n"
                "clocks and power; not measured yet for latency-bound work");
+  app.add_option("--cpus", texts.cpus,
+                 "the job's CPUs: 0-15,32 | auto, those of the NUMA node of its GPUs");
+  app.add_option("--mems", texts.mems, "its NUMA nodes for memory: 0,1 | auto");
+  app.add_option("--memory", texts.memory,
+                 "the most memory it may have, swap included: 512M | 1.5G");
+  app.add_option("--pids", texts.pids, "the most processes and threads it may have");
   app.add_flag("--dry-run", options.dry_run, "print the plan, start nothing");
+  app.add_flag("--print-commands", options.print_commands,
+               "print what an administrator would type by hand (cgroup v1, v2, systemd-run),\n"
+               "start nothing");
   app.add_flag("--exec", options.exec, "confine and become the job: nothing watches, no verdict");
   app.add_flag("--no-observe", texts.no_observe, "do not put the observing library into the job");
   add_watch_options(app, options, texts);
@@ -47,11 +60,28 @@ Result<std::string> absolute(const std::string& path) {
   return full.lexically_normal().string();
 }
 
+Result<void> take_limits(const CLI::App& app, const Texts& texts, isolate::LimitsRequest& limits) {
+  if (app.count("--cpus") > 0) {
+    CORRAL_TRY(limits.cpus, isolate::parse_list_limit("--cpus", texts.cpus));
+  }
+  if (app.count("--mems") > 0) {
+    CORRAL_TRY(limits.mems, isolate::parse_list_limit("--mems", texts.mems));
+  }
+  if (app.count("--memory") > 0) {
+    CORRAL_TRY(limits.memory_bytes, isolate::parse_memory_limit(texts.memory));
+  }
+  if (app.count("--pids") > 0) {
+    CORRAL_TRY(limits.pids, isolate::parse_pids_limit(texts.pids));
+  }
+  return {};
+}
+
 Result<void> take_texts(const CLI::App& app, const Texts& texts, RunOptions& options) {
   CORRAL_CHECK(refuse_empty_variables({"CORRAL_GPUS", "CORRAL_ENFORCE"}));
   CORRAL_CHECK(take_watch_texts(app, texts, options));
   if (app.count("--gpus") > 0) options.gpus = texts.gpus;
   CORRAL_TRY(options.methods, isolate::parse_methods(texts.enforce));
+  CORRAL_CHECK(take_limits(app, texts, options.limits));
   options.observe = !texts.no_observe;
   for (std::string& path : options.refuse) {
     CORRAL_TRY(std::string full, absolute(path));
@@ -70,6 +100,8 @@ constexpr std::string_view kExamples =
     "      every layer; exit 3 if it strayed; everything seen in run.json.\n"
     "  corral run --gpus none --refuse /dev/kvm -- make check\n"
     "      no GPU, and no /dev/kvm either; works on a machine without a GPU.\n"
+    "  corral run --gpus 1 --cpus auto --mems auto --memory 64G -- python3 train.py\n"
+    "      beside its GPU: the cores and the memory of the same NUMA node, 64 GiB at most.\n"
     "  corral run --gpus 1 --dry-run -- true\n"
     "      which layer would hold, which nodes it would refuse.\n"
     "\nexit code: the job's own (128+N when signal N ended it); 125 Corral could not set up, 126 "
@@ -101,7 +133,7 @@ Result<RunOptions> parse_run_options(const Arguments& arguments) {
         "--exec: nothing watches the job, so there is no verdict for --strict, --json or --report",
         "leave --exec out, or these");
   options.job = arguments.job;
-  if (options.job.empty() && !options.dry_run)
+  if (options.job.empty() && !options.dry_run && !options.print_commands)
     return fail("no command", "corral run [options] -- CMD…: the command comes after --");
   return options;
 }

@@ -20,7 +20,9 @@ struct RunOptions : WatchOptions {
   bool allow_unenforced = false;
   bool quiet_idle = false;
   std::vector<std::string> refuse;
+  isolate::LimitsRequest limits;
   bool dry_run = false;
+  bool print_commands = false;
   bool exec = false;
   bool observe = true;
 };

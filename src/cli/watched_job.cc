@@ -170,7 +170,11 @@ int watch_job(const WatchOptions& options, JobSetup& setup, const std::vector<in
   snapshot::add_sources(run);
   add_orphans(end.orphans, run);
   if (!end.orphans.empty() && setup.observation.folder) setup.observation.folder->keep();
-  if (setup.confinement) (void)isolate::release(*setup.confinement);
+  if (setup.confinement) {
+    for (std::string& event : isolate::limit_events(*setup.confinement))
+      run.notes.push_back(std::move(event));
+    (void)isolate::release(*setup.confinement);
+  }
 
   const rules::Verdict verdict = rules::judge(run);
   status.ended(run.exit, rules::stray_count(verdict));

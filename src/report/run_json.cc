@@ -204,6 +204,24 @@ Json orphans(const Run& run) {
   return list;
 }
 
+Json limits(const Run& run) {
+  Json object = Json::object();
+  for (const snapshot::HeldLimit& limit : run.confinement.limits) {
+    Json entry;
+    if (limit.name == "memory")
+      entry["bytes"] = limit.amount;
+    else if (limit.name == "pids")
+      entry["count"] = limit.amount;
+    else
+      entry["list"] = limit.list;
+    entry["why"] = limit.why.empty() ? Json(nullptr) : Json(limit.why);
+    entry["held_by"] = limit.held_by.empty() ? Json(nullptr) : Json(limit.held_by);
+    entry["job_can_change"] = limit.job_can_change;
+    object[limit.name] = std::move(entry);
+  }
+  return object;
+}
+
 Json notes(const Run& run) {
   Json list = run.notes;
   for (const std::string& remark : run.remarks) list.push_back(remark);
@@ -230,6 +248,7 @@ std::string run_json(const Run& run, const rules::Verdict& verdict) {
       {"refused", confinement.refused},
       {"not_covered", confinement.not_covered},
       {"general_limits", confinement.general_limits},
+      {"limits", limits(run)},
       {"allowed", allowed(run)},
       {"expected", text_or_null(run.expectation.text)},
       {"deny", run.expectation.denied},

@@ -227,6 +227,8 @@ std::string run_text(const Run& run, const rules::Verdict& verdict, TextStyle st
          printable(run.command.empty() ? "the job" : run.command.front()), exit_words(run.exit),
          run.duration_s, run.traced ? expectation_words(run) : plain_promise(run, w));
   gpu_lines(run, w);
+  for (const snapshot::HeldLimit& limit : run.confinement.limits)
+    w.line("limit: {}", printable(limit.text));
   if (run.traced) context_lines(run, style, w);
   for (const std::string& hole : run.confinement.not_covered)
     w.line("not covered: {}", printable(hole));

@@ -153,6 +153,17 @@ struct Exit {
   std::optional<int> signal;
 };
 
+// A limit of the job beside its GPUs.
+struct HeldLimit {
+  std::string name;          // "cpus", "mems", "memory", "pids"
+  std::string text;          // for people: what, why and by what it is held
+  std::string list;          // cpus, mems: "0-15"
+  std::uint64_t amount = 0;  // memory: bytes; pids: processes and threads
+  std::string why;           // "NUMA node 0 of GPU 1"; empty: the user gave the value
+  std::string held_by;       // "cgroup v1 cpuset", "affinity"; empty: by nothing
+  bool job_can_change = true;
+};
+
 struct Confinement {
   std::string enforced = "none";  // design.md section 7
   std::vector<std::string>
@@ -165,6 +176,7 @@ struct Confinement {
   std::vector<std::string> refused;            // node paths that the self-test saw refused
   std::vector<std::string> not_covered;        // what stays open on this host, in words
   std::vector<std::string> general_limits;     // what the kind of promise always leaves open
+  std::vector<HeldLimit> limits;               // --cpus, --mems, --memory, --pids
 };
 
 // What the job of `corral trace` is meant to use: nothing was refused to it.

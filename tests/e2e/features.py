@@ -26,11 +26,24 @@ def has_userns():
         user=65534 if os.geteuid() == 0 else None, capture_output=True).returncode == 0
 
 
+def has_cgroup1(controller):
+    """A v1 hierarchy of that controller, in whose group of ours groups can be made."""
+    with open("/proc/self/cgroup", encoding="ascii") as text:
+        groups = [line.split(":", 2) for line in text.read().splitlines()]
+    paths = [path for _, controllers, path in groups if controller in controllers.split(",")]
+    return os.geteuid() == 0 and any(
+        os.access(os.path.join("/sys/fs/cgroup", controller, path.lstrip("/"), "cgroup.procs"), os.W_OK)
+        for path in paths)
+
+
 CHECKS = {
     "root": lambda: os.geteuid() == 0,
     "landlock": has_landlock,
     "seccomp": lambda: os.path.exists("/proc/sys/kernel/seccomp/actions_avail"),
     "cgroup1": lambda: os.geteuid() == 0 and os.access("/sys/fs/cgroup/devices/devices.deny", os.W_OK),
+    "cgroup1-cpuset": lambda: has_cgroup1("cpuset"),
+    "cgroup1-memory": lambda: has_cgroup1("memory"),
+    "cgroup1-pids": lambda: has_cgroup1("pids"),
     "cgroup2": has_cgroup2,
     "setpriv": lambda: shutil.which("setpriv") is not None and os.geteuid() == 0,
     "userns": has_userns,

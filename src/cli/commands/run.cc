@@ -12,6 +12,7 @@
 #include "cli/run_options.h"
 #include "cli/watched_job.h"
 #include "gpu/selector.h"
+#include "isolate/by_hand.h"
 #include "isolate/plan.h"
 #include "launch/descriptors.h"
 
@@ -44,7 +45,10 @@ Result<Planned> plan_run(const RunOptions& options) {
                                               .refuse_paths = options.refuse,
                                               .inventory = planned.machine.inventory,
                                               .allowed = planned.allowed,
-                                              .command = options.job}));
+                                              .command = options.job,
+                                              .limits = options.limits,
+                                              .hardware = planned.machine.machine.hardware,
+                                              .by_hand = options.print_commands}));
   // A setting of the plan, so that --dry-run shows it.
   if (options.quiet_idle) planned.plan.environment.push_back({"CUDA_DISABLE_PERF_BOOST", "1"});
   return planned;
@@ -87,6 +91,9 @@ int become_job(const RunOptions& options, const JobSetup& setup, const std::vect
   if (!options.quiet && plan.requested)
     print_error("corral: confined by {}; not watched (--exec)\n",
                 plan.layers.empty() ? plan.enforced : join(isolate::layer_texts(plan), " + "));
+  if (!options.quiet)
+    for (const isolate::Limit& limit : plan.limits)
+      print_error("corral: limit: {}\n", printable(isolate::limit_text(limit)));
   launch::close_on_exec_except(inherited);
   status.started(::getpid(), plan.enforced);
   return complain(launch::exec_in_place({.command = options.job,
@@ -106,6 +113,10 @@ int run(const Arguments& arguments) {
   const Status status(options->status_fd);
   auto planned = plan_run(*options);
   if (!planned) return complain(cannot_set_up(planned.error()), status);
+  if (options->print_commands) {
+    print_out("{}", isolate::commands_by_hand(planned->plan, options->job));
+    return 0;
+  }
   if (options->dry_run) return dry_run(*options, *planned);
   auto setup = prepare(*options, *std::move(planned));
   if (!setup) return complain(cannot_set_up(setup.error()), status);
