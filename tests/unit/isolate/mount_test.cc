@@ -89,6 +89,42 @@ TEST(mount, a_plain_file_can_be_covered_too) {
   ::unlink(file.c_str());
 }
 
+// systemd shares all mounts among namespaces, this machine may not: the test does it itself.
+TEST(mount, covers_and_later_mounts_stay_on_their_side) {
+  CORRAL_NEEDS("root", ::geteuid() == 0, "shared mounts need root");
+  EXPECT_EQ(in_child([] {
+              if (::unshare(CLONE_NEWNS) != 0 ||
+                  ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+                  ::mount(nullptr, "/", nullptr, MS_REC | MS_SHARED, nullptr) != 0)
+                return 10;
+              int go[2];
+              int done[2];
+              if (::pipe(go) != 0 || ::pipe(done) != 0) return 11;
+              const pid_t job = ::fork();
+              if (job == 0) {
+                char byte = 0;
+                const bool covered =
+                    enter_covered_mounts(
+                        {.nodes = {"/dev/full"}, .driver_params = {}, .user_namespaces = false})
+                        .has_value();
+                if (!covered || ::write(done[1], "x", 1) != 1 || ::read(go[0], &byte, 1) != 1)
+                  ::_exit(12);
+                // What was mounted outside meanwhile.
+                ::_exit(::access("/mnt/null", F_OK) == 0 ? 2 : 0);
+              }
+              char byte = 0;
+              if (::read(done[0], &byte, 1) != 1) return 13;
+              const bool shows_outside = !opens_as_full("/dev/full");
+              if (::mount("/dev", "/mnt", nullptr, MS_BIND, nullptr) != 0) return 14;
+              if (::write(go[1], "x", 1) != 1) return 15;
+              int status = 0;
+              ::waitpid(job, &status, 0);
+              if (shows_outside) return 1;
+              return WIFEXITED(status) ? WEXITSTATUS(status) : 16;
+            }),
+            0);
+}
+
 TEST(mount, the_driver_is_seen_not_to_want_its_nodes_made) {
   EXPECT_EQ(
       without_device_files("ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDmaRemap: 0\n"),
@@ -197,6 +233,47 @@ int confined_twice(std::vector<Method> methods, bool user) {
   if (!inner || inner->enforced != "existing") return 3;
   const auto nothing = prepare(*inner);
   return nothing && enter(*nothing) ? 0 : 4;
+}
+
+// The names and rules of what lies over a node are those of /dev/null, which must not suffer.
+TEST(mount, landlock_inside_leaves_the_null_device_alone) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  CORRAL_NEEDS("userns", try_covered_mounts(::geteuid() != 0), "no mounts here");
+  EXPECT_EQ(in_child([] {
+              Request request;
+              request.refuse_paths = {"/dev/full"};
+              for (const Method method : {Method::mount, Method::landlock}) {
+                request.methods = {method};
+                const auto plan = plan_for(request);
+                if (!plan) return 10;
+                const auto prepared = prepare(*plan);
+                if (!prepared) return 11;
+                if (!enter(*prepared)) return 12;
+              }
+              if (opens_as_full("/dev/full")) return 2;
+              return Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)) ? 0 : 3;
+            }),
+            0);
+}
+
+TEST(mount, a_layer_below_a_cover_that_does_not_hold_is_found_out) {
+  CORRAL_NEEDS("landlock", landlock_abi() > 0, "this kernel has no Landlock");
+  CORRAL_NEEDS("userns", try_covered_mounts(::geteuid() != 0), "no mounts here");
+  EXPECT_EQ(in_child([] {
+              Request request;
+              request.refuse_paths = {"/dev/full"};
+              request.methods = {Method::mount, Method::landlock};
+              const auto plan = plan_for(request);
+              if (!plan) return 10;
+              auto prepared = prepare(*plan);
+              if (!prepared) return 11;
+              prepared->landlock_ruleset = {};
+              prepared->filter.clear();
+              const auto entered = enter(*prepared);
+              if (entered) return 1;
+              return entered.error().what.find("/dev/full itself") != std::string::npos ? 0 : 2;
+            }),
+            0);
 }
 
 TEST(mount, it_goes_together_with_the_other_methods) {
