@@ -245,7 +245,7 @@ Result<void> remove_journal(const Journal& journal) {
 Result<std::string> set_aside(const std::string& path) {
   constexpr int kMost = 1000;
   for (int i = 1; i <= kMost; ++i) {
-    const std::string aside = fmt::format("{}.aside-{}", path, i);
+    std::string aside = fmt::format("{}.aside-{}", path, i);
     // link, not rename: it must not replace an earlier one.
     if (::link(path.c_str(), aside.c_str()) == 0) {
       if (::unlink(path.c_str()) != 0) return fail_sys("remove " + path, errno);
