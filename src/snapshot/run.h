@@ -176,7 +176,7 @@ struct Confinement {
   std::vector<std::string> refused;            // node paths that the self-test saw refused
   std::vector<std::string> not_covered;        // what stays open on this host, in words
   std::vector<std::string> general_limits;     // what the kind of promise always leaves open
-  std::vector<HeldLimit> limits;               // --cpus, --mems, --memory, --pids
+  std::vector<HeldLimit> limits{};             // --cpus, --mems, --memory, --pids
 };
 
 // What the job of `corral trace` is meant to use: nothing was refused to it.
