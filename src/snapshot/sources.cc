@@ -47,6 +47,22 @@ std::string as_python_reads(std::string_view file) {
   return text;
 }
 
+std::int64_t in_ns(const timespec& time) {
+  return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+// Whether the path leads elsewhere than when the job began: a link on it is a newer one, or a
+// folder was moved there. Files made in a folder change both its times, moving it only one.
+bool leads_elsewhere(const std::string& path, std::int64_t started_realtime_ns) {
+  for (std::size_t end = path.find('/', 1); end != path.npos; end = path.find('/', end + 1)) {
+    struct stat status{};
+    if (::lstat(path.substr(0, end).c_str(), &status) != 0) return true;
+    if (in_ns(status.st_ctim) <= started_realtime_ns) continue;
+    if (S_ISLNK(status.st_mode) || in_ns(status.st_mtim) <= started_realtime_ns) return true;
+  }
+  return false;
+}
+
 // O_PATH opens nothing: a pipe would hold us, and a device node must not be touched.
 std::optional<Source> read_source(const std::string& path, std::int64_t started_realtime_ns) {
   const auto found = open_file(path, O_PATH | O_NOFOLLOW);
@@ -56,9 +72,8 @@ std::optional<Source> read_source(const std::string& path, std::int64_t started_
     return std::nullopt;
   // The time of the last write can be set, and another file that was put in its place brings its
   // own: the time of the last change tells of both.
-  const std::int64_t changed_ns =
-      static_cast<std::int64_t>(status.st_ctim.tv_sec) * 1'000'000'000 + status.st_ctim.tv_nsec;
-  if (changed_ns > started_realtime_ns) return Source{.text = {}, .changed = true};
+  if (in_ns(status.st_ctim) > started_realtime_ns || leads_elsewhere(path, started_realtime_ns))
+    return Source{.text = {}, .changed = true};
   auto text = read_file(fmt::format("/proc/self/fd/{}", found->get()), kMaxBytes);
   if (!text) return std::nullopt;
   return Source{.text = as_python_reads(*text), .changed = false};

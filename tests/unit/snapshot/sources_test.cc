@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -85,6 +86,39 @@ TEST_F(Sources, an_older_file_that_was_put_in_its_place_meanwhile_has_changed) {
   add_sources(run_);
   EXPECT_TRUE(run_.sources.empty());
   EXPECT_EQ(run_.remarks.size(), 1U);
+}
+
+TEST_F(Sources, a_path_that_was_led_elsewhere_meanwhile_has_changed) {
+  const auto beat = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  for (const std::string release : {"41", "42"}) {
+    std::filesystem::create_directory(folder_ + "/" + release);
+    write(release + "/train.py", "x = " + release + "\n");
+  }
+  std::filesystem::create_directory_symlink(folder_ + "/41", folder_ + "/current");
+  beat();
+  run_.started_realtime_ns = realtime_ns();
+  beat();
+  frame(folder_ + "/current/train.py");
+  add_sources(run_);
+  EXPECT_EQ(run_.sources.size(), 1U);
+
+  std::filesystem::remove(folder_ + "/current");
+  std::filesystem::create_directory_symlink(folder_ + "/42", folder_ + "/current");
+  write("42/made_meanwhile", "");  // says nothing of the script
+  run_.sources.clear();
+  add_sources(run_);
+  EXPECT_TRUE(run_.sources.empty()) << "another link";
+
+  run_.contexts.clear();
+  frame(folder_ + "/42/train.py");
+  add_sources(run_);
+  EXPECT_EQ(run_.sources.size(), 1U);
+  run_.sources.clear();
+  run_.contexts.clear();
+  frame(folder_ + "/43/train.py");
+  std::filesystem::rename(folder_ + "/41", folder_ + "/43");
+  add_sources(run_);
+  EXPECT_TRUE(run_.sources.empty()) << "a folder that was moved there";
 }
 
 TEST_F(Sources, lines_end_as_they_do_for_python) {
