@@ -217,11 +217,17 @@ Finding finding_about(const Rule& rule, const Stray& stray, Explanation explanat
   return finding;
 }
 
+std::vector<std::size_t> strays_to_explain(const Run& run) {
+  std::vector<std::size_t> strays;
+  for (std::size_t i = 0; i < run.contexts.size() && strays.size() < kMostExplained; ++i)
+    if (run.contexts[i].stray) strays.push_back(i);
+  return strays;
+}
+
 Outcome explain_strays(const Run& run, const Rule& rule,
                        std::optional<Explanation> (*explain)(const Stray&), Found found) {
   Outcome outcome;
-  for (std::size_t i = 0; i < run.contexts.size(); ++i) {
-    if (!run.contexts[i].stray) continue;
+  for (const std::size_t i : strays_to_explain(run)) {
     if (run.contexts[i].found && found == Found::left_out) continue;
     const Stray stray(run, i);
     if (auto explanation = explain(stray))

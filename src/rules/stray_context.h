@@ -97,6 +97,11 @@ struct Explanation {
 // that read stacks must not see it.
 enum class Found { left_out, taken };
 
+// By position in run.contexts: the first strays, as many as are looked at one by one. What a rule
+// does for one grows with the number of all contexts; stray.further counts the rest.
+std::vector<std::size_t> strays_to_explain(const snapshot::Run& run);
+constexpr std::size_t kMostExplained = 2000;
+
 // The findings of a rule that looks at one stray at a time.
 Outcome explain_strays(const snapshot::Run& run, const Rule& rule,
                        std::optional<Explanation> (*explain)(const Stray&),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "base/text.h"
@@ -161,10 +162,16 @@ bool nothing_is_expected(const Run& run) {
   return !run.confinement.requested && run.expectation.kind == snapshot::Expectation::Kind::none;
 }
 
+std::vector<std::size_t> first_contexts(const Run& run) {
+  std::vector<std::size_t> positions(std::min(run.contexts.size(), kMostExplained));
+  std::iota(positions.begin(), positions.end(), std::size_t{0});
+  return positions;
+}
+
 Outcome check(const Run& run) {
   Outcome outcome;
-  for (std::size_t i = 0; i < run.contexts.size(); ++i) {
-    if (!run.contexts[i].stray && !nothing_is_expected(run)) continue;
+  for (const std::size_t i :
+       nothing_is_expected(run) ? first_contexts(run) : strays_to_explain(run)) {
     const Stray stray(run, i);
     const Init* init = stray.init();
     if (init == nullptr) continue;

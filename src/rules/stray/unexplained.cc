@@ -5,6 +5,7 @@
 
 #include "rules/context_words.h"
 #include "rules/rule.h"
+#include "rules/stray_context.h"
 
 namespace corral::rules {
 namespace {
@@ -25,9 +26,9 @@ const Registered<Rule> rule{
 
 Outcome check(const snapshot::Run& run) {
   Outcome outcome;
-  for (std::size_t i = 0; i < run.contexts.size(); ++i) {
+  for (const std::size_t i : strays_to_explain(run)) {
     const snapshot::Context& context = run.contexts[i];
-    if (!context.stray || !context.finding.empty()) continue;
+    if (!context.finding.empty()) continue;
     Finding finding = finding_of(rule.value());
     finding.gpu = context.gpu;
     finding.pid = context.pid;

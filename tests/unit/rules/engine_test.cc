@@ -191,6 +191,24 @@ TEST(orphan, only_one_that_still_holds_a_gpu) {
   EXPECT_EQ(verdict.findings[0].pid, 8);
 }
 
+TEST(engine, strays_beyond_those_that_are_explained_are_counted_and_none_is_lost) {
+  JobRun run = run_on_gpu_1();
+  for (pid_t pid = 1; pid <= 2010; ++pid) run.contexts.push_back(context(0, pid));
+  run.contexts.push_back(context(1, 1));
+  const Verdict verdict = judge(run);
+  std::size_t further = 0;
+  for (const Finding& finding : verdict.findings)
+    if (finding.id == "stray.further") {
+      EXPECT_EQ(finding.title, "the job made 10 more stray contexts");
+      further += finding.contexts.size();
+    }
+  EXPECT_EQ(further, 10U);
+  EXPECT_EQ(stray_count(verdict), 2001U);
+  EXPECT_EQ(run.contexts[1999].finding, "stray.unexplained");
+  EXPECT_EQ(run.contexts[2000].finding, "stray.further");
+  EXPECT_EQ(run.contexts[2010].finding, "");
+}
+
 TEST(engine, findings_come_gravest_first) {
   JobRun run = run_on_gpu_1();
   run.contexts = {context(0, 10)};
