@@ -92,8 +92,7 @@ Result<void> set_capabilities(std::uint64_t kept) {
 std::optional<long> setting(const host::Root& root, const std::string& path) {
   const auto text = read_file(root.path(path));
   if (!text) return std::nullopt;
-  const auto value = parse_number<long>(trim(*text));
-  return value ? std::optional(*value) : std::nullopt;
+  return parse_number<long>(trim(*text));
 }
 
 // What a child says of itself: errno, then words.
