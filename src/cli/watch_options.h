@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
 }
 

@@ -51,14 +51,14 @@ size_t decode(const char* from, size_t bytes, char* to, size_t capacity) {
   return used;
 }
 
-// The position after the last `word` in the text; npos: it is not there.
-constexpr size_t npos = ~size_t{0};
+// The position after the last `word` in the text; kNowhere: it is not there.
+constexpr size_t kNowhere = ~size_t{0};
 size_t after_last(const char* text, size_t bytes, const char* word) {
   const size_t length = strlen(word);
   for (size_t at = bytes; at >= length; --at) {
     if (memcmp(text + at - length, word, length) == 0) return at;
   }
-  return npos;
+  return kNowhere;
 }
 
 // `  File "NAME", line N in FUNCTION`; what is not known stands as ???.
@@ -68,9 +68,9 @@ bool add_line(const char* text, size_t bytes, trace::RecordBuilder& record) {
   text += sizeof kBegin - 1;
   bytes -= sizeof kBegin - 1;
   const size_t function = after_last(text, bytes, " in ");
-  if (function == npos) return false;
+  if (function == kNowhere) return false;
   const size_t number = after_last(text, function, ", line ");
-  if (number == npos) return false;
+  if (number == kNowhere) return false;
   size_t file_bytes = number - strlen(", line ");
   uint32_t line = 0;
   for (size_t i = number; i < function && text[i] >= '0' && text[i] <= '9'; ++i) {

@@ -25,30 +25,30 @@ class live_strays : public testing::Test {
   live_strays() {
     std::string pattern = testing::TempDir() + "liveXXXXXX";
     EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder = pattern;
-    run.traced = true;
-    run.expectation.kind = snapshot::Expectation::Kind::gpus;
-    run.gpus.resize(2);
-    run.gpus[0].gpu.uuid = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
-    run.gpus[1].gpu.uuid = "GPU-bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb";
-    run.gpus[1].gpu.index = 1;
-    run.gpus[1].allowed = true;
+    folder_ = pattern;
+    run_.traced = true;
+    run_.expectation.kind = snapshot::Expectation::Kind::gpus;
+    run_.gpus.resize(2);
+    run_.gpus[0].gpu.uuid = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
+    run_.gpus[1].gpu.uuid = "GPU-bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb";
+    run_.gpus[1].gpu.index = 1;
+    run_.gpus[1].allowed = true;
   }
-  ~live_strays() override { std::filesystem::remove_all(folder); }
+  ~live_strays() override { std::filesystem::remove_all(folder_); }
 
-  void write() { std::ofstream(folder + "/1.trace") << bytes.bytes; }
+  void write() { std::ofstream(folder_ + "/1.trace") << bytes_.bytes; }
 
-  std::string folder;
-  snapshot::Run run;
-  TraceBytes bytes;
+  std::string folder_;
+  snapshot::Run run_;
+  TraceBytes bytes_;
 };
 
 TEST_F(live_strays, each_is_told_once) {
-  LiveStrays live(folder, run, kStart);
-  bytes.context(wire::kContextMade, device_id(1, 0xBB), 1);
+  LiveStrays live(folder_, run_, kStart);
+  bytes_.context(wire::kContextMade, device_id(1, 0xBB), 1);
   write();
   EXPECT_EQ(live.look(), "") << "where it is expected";
-  bytes.context(wire::kContextMade, device_id(0, 0xAA), 2);
+  bytes_.context(wire::kContextMade, device_id(0, 0xAA), 2);
   write();
   const std::string line = live.look();
   EXPECT_TRUE(line.starts_with("corral: 2.0 s: pid 4711 made a context on GPU 0: ")) << line;
@@ -57,22 +57,22 @@ TEST_F(live_strays, each_is_told_once) {
 }
 
 TEST_F(live_strays, what_the_process_told_itself_is_not_told_again) {
-  LiveStrays live(folder, run, kStart);
-  bytes.context(wire::kContextMade, device_id(0, 0xAA), 0, [](trace::RecordBuilder&) {},
-                {.result = 46, .flags = wire::kContextDenied});
+  LiveStrays live(folder_, run_, kStart);
+  bytes_.context(wire::kContextMade, device_id(0, 0xAA), 0, [](trace::RecordBuilder&) {},
+                 {.result = 46, .flags = wire::kContextDenied});
   write();
   EXPECT_EQ(live.look(), "");
 }
 
 TEST_F(live_strays, a_flood_ends_in_one_line) {
-  LiveStrays live(folder, run, kStart);
+  LiveStrays live(folder_, run_, kStart);
   for (unsigned i = 0; i < 3 * LiveStrays::kMaxLines; ++i)
-    bytes.context(wire::kContextMade, device_id(0, 0xAA), i + 1);
+    bytes_.context(wire::kContextMade, device_id(0, 0xAA), i + 1);
   write();
   const std::string lines = live.look();
   EXPECT_EQ(std::ranges::count(lines, '\n'), LiveStrays::kMaxLines + 1);
   EXPECT_TRUE(lines.ends_with("more strays follow: see the report\n"));
-  bytes.context(wire::kContextMade, device_id(0, 0xAA), 999);
+  bytes_.context(wire::kContextMade, device_id(0, 0xAA), 999);
   write();
   EXPECT_EQ(live.look(), "");
 }

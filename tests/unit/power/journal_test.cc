@@ -57,7 +57,7 @@ TEST(journal, a_text_that_was_cut_anywhere_is_refused) {
 }
 
 TEST(journal, anything_else_is_refused_with_what_is_wrong) {
-  const auto error_of = [](std::string from, const std::string& to) {
+  const auto error_of = [](const std::string& from, const std::string& to) {
     std::string text = journal_text(entry());
     const std::size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;

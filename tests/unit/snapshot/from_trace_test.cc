@@ -139,8 +139,8 @@ TEST(from_trace, what_a_listed_process_allocated_comes_from_its_counters) {
   counters.device.uuid.emplace().fill(0xAA);
   counters.bytes_now = 5;
   counters.bytes_peak = 100;
-  const auto allocated = [&](std::vector<ProcessTrace> traces, unsigned on,
-                             std::vector<pid_t> listed) {
+  const auto allocated = [&](const std::vector<ProcessTrace>& traces, unsigned on,
+                             const std::vector<pid_t>& listed) {
     auto run = two_gpus();
     for (const pid_t pid : listed)
       run.gpus[on].processes.push_back(

@@ -21,14 +21,16 @@ using JobRun = Run;  // testing::Test has a Run of its own
 constexpr pid_t kPid = 10;
 
 class Sources : public testing::Test {
+ public:
+  Sources(const Sources&) = delete;
+  Sources& operator=(const Sources&) = delete;
+
  protected:
   Sources() {
     std::string name = testing::TempDir() + "corral-sources-XXXXXX";
     folder_ = ::mkdtemp(name.data());
     run_.started_realtime_ns = realtime_ns() + 3'600'000'000'000;
   }
-  Sources(const Sources&) = delete;
-  Sources& operator=(const Sources&) = delete;
   ~Sources() override { std::filesystem::remove_all(folder_); }
 
   std::string write(const std::string& name, const std::string& text) {
