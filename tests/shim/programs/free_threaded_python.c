@@ -95,7 +95,7 @@ static struct thread thread = {.interpreter = &interpreter};
 struct {
   char cookie[8];
   uint64_t numbers[100];
-} _PyRuntime = {"xdebugpy",
+} _PyRuntime = {"xdebugpy",  // NOLINT(bugprone-reserved-identifier): its name in every interpreter
                 {
                     0x030E0AF0,
                     1,  //
