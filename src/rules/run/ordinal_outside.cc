@@ -58,7 +58,8 @@ std::optional<Finding> refused(const Run& run, const std::vector<unsigned>& give
     finding.pid = call.pid;
     finding.title = fmt::format("the job asked for device {}{}, and {}", call.ordinal,
                                 place(call.culprit), inside(given));
-    finding.evidence = {fmt::format("{} answered 101 (invalid device ordinal)", printable(call.call))};
+    finding.evidence = {
+        fmt::format("{} answered 101 (invalid device ordinal)", printable(call.call))};
     return finding;
   }
   return std::nullopt;
