@@ -54,17 +54,14 @@ std::expected<std::optional<int>, std::string> expected_ordinal(const Run& run,
   if (init == nullptr) return std::unexpected("its cuInit was not seen");
   const std::size_t visible = visible_count(run, init->visible_devices);
   if (visible == 1) return std::nullopt;
-  for (const char* name : kLocalRankVariables) {
-    const auto at = init->rank_variables.find(name);
-    if (at == init->rank_variables.end()) continue;
-    const auto rank = parse_number<int>(at->second);
-    if (!rank || *rank < 0)
-      return std::unexpected(fmt::format("{}={} is no rank", name, at->second));
-    if (static_cast<std::size_t>(*rank) >= visible)
-      return std::unexpected(fmt::format("it sees {} GPUs and has {}={}", visible, name, *rank));
-    return *rank;
-  }
-  return std::unexpected("it has no rank variable");
+  const auto variable = local_rank_variable(*init);
+  if (!variable) return std::unexpected("it has no rank variable");
+  const auto& [name, text] = *variable;
+  const auto rank = parse_number<int>(text);
+  if (!rank || *rank < 0) return std::unexpected(fmt::format("{}={} is no rank", name, text));
+  if (static_cast<std::size_t>(*rank) >= visible)
+    return std::unexpected(fmt::format("it sees {} GPUs and has {}={}", visible, name, *rank));
+  return *rank;
 }
 
 void judge_by_rank(const Run& run, Context& context, std::set<pid_t>& told,
@@ -80,6 +77,13 @@ void judge_by_rank(const Run& run, Context& context, std::set<pid_t>& told,
 }
 
 }  // namespace
+
+std::optional<std::pair<std::string, std::string>> local_rank_variable(const Init& init) {
+  for (const char* name :
+       {"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"})
+    if (const auto at = init.rank_variables.find(name); at != init.rank_variables.end()) return *at;
+  return std::nullopt;
+}
 
 std::vector<NotChecked> mark_strays(Run& run) {
   std::vector<NotChecked> not_checked;

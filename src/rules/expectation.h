@@ -2,8 +2,10 @@
 // Which contexts are strays: outside of what the job was given, or of what it is expected to use.
 #pragma once
 
-#include <array>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rules/rule.h"
@@ -13,8 +15,8 @@ namespace corral::rules {
 
 // What launchers tell a process of its place among those of this machine; the first that is set
 // decides, as in the shim. RANK is not among them: it counts over all machines.
-inline constexpr std::array<const char*, 4> kLocalRankVariables = {
-    "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
+// {"LOCAL_RANK", "1"}, as it was at cuInit; nullopt: none was set.
+std::optional<std::pair<std::string, std::string>> local_rank_variable(const snapshot::Init& init);
 
 // The id under which processes stand that `--expect rank` could not judge.
 inline constexpr std::string_view kExpectRank = "expect.rank";

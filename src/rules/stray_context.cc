@@ -260,13 +260,11 @@ std::string meant_number(const Stray& stray) {
 std::optional<Rank> local_rank(const Stray& stray) {
   const Init* init = stray.init();
   if (init == nullptr) return std::nullopt;
-  for (const char* name : kLocalRankVariables) {
-    const auto at = init->rank_variables.find(name);
-    if (at == init->rank_variables.end()) continue;
-    if (const auto value = parse_number<int>(at->second))
-      return Rank{.variable = name, .value = *value};
-  }
-  return std::nullopt;
+  const auto variable = local_rank_variable(*init);
+  if (!variable) return std::nullopt;
+  const auto value = parse_number<int>(variable->second);
+  if (!value) return std::nullopt;
+  return Rank{.variable = variable->first, .value = *value};
 }
 
 std::string place(const PythonFrame& frame) {

@@ -105,6 +105,16 @@ TEST(expectation, of_mig_instances_a_process_sees_one) {
   for (const Context& c : run.contexts) EXPECT_FALSE(c.stray) << c.pid;
 }
 
+TEST(expectation, the_first_variable_that_is_set_decides_whatever_it_says) {
+  snapshot::Init init;
+  EXPECT_EQ(local_rank_variable(init), std::nullopt);
+  init.rank_variables = {{"SLURM_LOCALID", "1"}, {"RANK", "9"}};
+  EXPECT_EQ(local_rank_variable(init)->second, "1");
+  init.rank_variables["LOCAL_RANK"] = "two";
+  EXPECT_EQ(local_rank_variable(init)->first, "LOCAL_RANK");
+  EXPECT_EQ(local_rank_variable(init)->second, "two");
+}
+
 TEST(expectation, the_global_rank_is_no_local_rank) {
   JobRun run = traced(Expectation::Kind::rank);
   run.inits = {init(1, {{"RANK", "1"}})};
