@@ -115,9 +115,7 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=6, help="cases that run at the same time")
     parser.add_argument("--limit-s", type=float, default=300)
     arguments = parser.parse_args()
-    gpus = nvml.Nvml()
-    if len(gpus.gpus) < 2:
-        raise SystemExit(f"two GPUs are needed, this machine has {len(gpus.gpus)}")
+    gpus = nvml.two_gpus()
     cases = case_files.choose(case_files.load_all(), arguments.cases)
     with (
         results.Part("attribution", "Who strayed, by `corral trace`", arguments.limit_s, gpus) as part,

@@ -158,9 +158,7 @@ def main() -> int:
     methods = arguments.methods.split(",")
     if unknown := set(methods) - set(confined.LAYERS):
         raise SystemExit(f"--methods: no method {', '.join(sorted(unknown))}; there are {', '.join(confined.LAYERS)}")
-    gpus = nvml.Nvml()
-    if len(gpus.gpus) < 2:
-        raise SystemExit(f"two GPUs are needed, this machine has {len(gpus.gpus)}")
+    gpus = nvml.two_gpus()
     title = f"Cases that stray, under `corral run --gpus {gpus.gpus[-1].index}`"
     with results.Part("cases", title, arguments.limit_s, gpus) as part, tempfile.TemporaryDirectory() as folder:
         runner = Runner(part, gpus, pathlib.Path(folder))

@@ -179,9 +179,7 @@ def main() -> int:
     parser.add_argument("--programs", default="", help="names with commas between; default: all and nccl_allreduce")
     parser.add_argument("--limit-s", type=float, default=420)
     arguments = parser.parse_args()
-    gpus = nvml.Nvml()
-    if len(gpus.gpus) < 2:
-        raise SystemExit(f"two GPUs are needed, this machine has {len(gpus.gpus)}")
+    gpus = nvml.two_gpus()
     names = arguments.programs.split(",") if arguments.programs else [p.name for p in PROGRAMS] + ["nccl_allreduce"]
     if unknown := set(names) - {p.name for p in PROGRAMS} - {"nccl_allreduce"}:
         raise SystemExit(f"--programs: no program {', '.join(sorted(unknown))}")

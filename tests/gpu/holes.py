@@ -156,9 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit-s", type=float, default=150)
     arguments = parser.parse_args()
-    gpus = nvml.Nvml()
-    if len(gpus.gpus) < 2:
-        raise SystemExit(f"two GPUs are needed, this machine has {len(gpus.gpus)}")
+    gpus = nvml.two_gpus()
     if os.geteuid() != 0:
         raise SystemExit("root is needed: the cgroup method, second nodes and mounts")
     with results.Part("holes", "Ways to a refused GPU, on the real node", arguments.limit_s, gpus) as part:

@@ -126,6 +126,14 @@ class Nvml:
         return {list_[i].pid for i in range(count.value)}
 
 
+def two_gpus() -> Nvml:
+    """NVML on a machine with at least two GPUs; on any other the program ends and says so."""
+    opened = Nvml()
+    if len(opened.gpus) < 2:
+        raise SystemExit(f"two GPUs are needed, this machine has {len(opened.gpus)}")
+    return opened
+
+
 class Watch:
     """Samples some GPUs from a thread while a block runs."""
 

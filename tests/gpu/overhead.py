@@ -172,9 +172,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5, help="of import torch")
     parser.add_argument("--limit-s", type=float, default=420)
     arguments = parser.parse_args()
-    gpus = nvml.Nvml()
-    if len(gpus.gpus) < 2:
-        raise SystemExit(f"two GPUs are needed, this machine has {len(gpus.gpus)}")
+    gpus = nvml.two_gpus()
     with (
         results.Part("overhead", "What `corral trace` costs", arguments.limit_s, gpus) as part,
         tempfile.TemporaryDirectory(dir="/dev/shm") as folder,

@@ -128,9 +128,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=18, help="timed part of each run; default: 18")
     parser.add_argument("--limit-s", type=float, default=560)
     arguments = parser.parse_args()
-    gpus = nvml.Nvml()
-    if len(gpus.gpus) < 2:
-        raise SystemExit(f"two GPUs are needed, this machine has {len(gpus.gpus)}")
+    gpus = nvml.two_gpus()
     title = f"ResNet-50 on GPU {gpus.gpus[-1].index}, as it is and under `corral run`"
     with results.Part("resnet", title, arguments.limit_s, gpus) as part:
         bench = Bench(part, gpus, arguments.seconds)
