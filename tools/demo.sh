@@ -31,5 +31,6 @@ show 'What holds it, without starting anything.' \
   "corral run --gpus 1 --dry-run -- $job"
 show 'No process of the job can open the node, whatever it is.' \
   "corral run -q --gpus 1 -- sh -c ': <$node'"
+sleep 3
 show 'Another job, unchanged and only watched, on a stand-in for PyTorch: who strays, at which line, and why?' \
   'corral trace --expect 1 -- python3 tests/programs/stray_by_call.py late'

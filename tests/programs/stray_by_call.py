@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works on cuda:1 and strays onto cuda:0 in the way that the argument says, or in none; on the stand-in for PyTorch."""
+"""Works on cuda:1 and strays onto cuda:0 in the way that the argument says, or in none, on the stand-in for PyTorch; HOLD_S: seconds to stay."""
 import os
 import pathlib
 import sys
 import threading
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "stand_ins/site-packages"))
 import torch
@@ -46,3 +47,4 @@ elif way == "none":
     torch.cuda.Stream(device=1)
     torch.load("checkpoint.pt", map_location=1)
     torch.distributed.barrier(device_ids=[1])
+time.sleep(float(os.environ.get("HOLD_S", "0")))
