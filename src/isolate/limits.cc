@@ -46,8 +46,9 @@ std::optional<unsigned> unit_shift(std::string_view unit) {
   return std::nullopt;
 }
 
-std::unexpected<Error> wrong_size(std::string_view text, const std::string& what) {
-  return fail("--memory \"" + printable(text) + "\": " + what, kSizeExample);
+std::unexpected<Error> wrong_size(std::string_view option, std::string_view text,
+                                  const std::string& what) {
+  return fail(std::string(option) + " \"" + printable(text) + "\": " + what, kSizeExample);
 }
 
 std::optional<std::uint64_t> shifted(std::uint64_t value, unsigned shift) {
@@ -231,34 +232,36 @@ Result<ListRequest> parse_list_limit(std::string_view option, std::string_view t
   return ListRequest{.numbers = *std::move(numbers)};
 }
 
-Result<std::uint64_t> parse_memory_limit(std::string_view text) {
+Result<std::uint64_t> parse_memory_limit(std::string_view text, std::string_view option) {
   const std::size_t unit = std::min(text.find_first_not_of("0123456789."), text.size());
   const auto shift = unit_shift(text.substr(unit));
   const std::string_view number = text.substr(0, unit);
-  if (text.starts_with('-')) return wrong_size(text, "a limit cannot be negative");
+  if (text.starts_with('-')) return wrong_size(option, text, "a limit cannot be negative");
   if (!shift)
-    return wrong_size(text, "\"" + printable(text.substr(unit)) + "\" is not a unit of memory");
+    return wrong_size(option, text,
+                      "\"" + printable(text.substr(unit)) + "\" is not a unit of memory");
   const auto dot = number.find('.');
   const auto whole = parse_number<std::uint64_t>(number.substr(0, dot));
   if (!whole) {
     const bool digits = number.find_first_not_of("0123456789") == number.npos && !number.empty();
-    return wrong_size(text, digits ? "too large" : "not a number");
+    return wrong_size(option, text, digits ? "too large" : "not a number");
   }
   auto bytes = shifted(*whole, *shift);
-  if (!bytes) return wrong_size(text, "too large");
+  if (!bytes) return wrong_size(option, text, "too large");
   if (dot != number.npos) {
     const std::string_view decimals = number.substr(dot + 1);
     const auto fraction = parse_number<std::uint64_t>(decimals);
     if (!fraction || decimals.size() > kMostDecimals || *shift == 0)
-      return wrong_size(text, "not a number with up to 6 decimals and a unit");
+      return wrong_size(option, text, "not a number with up to 6 decimals and a unit");
     std::uint64_t divisor = 1;
     for (std::size_t i = 0; i < decimals.size(); ++i) divisor *= 10;
     // At most 10^6 · 2^40: it fits.
     *bytes += (*fraction << *shift) / divisor;
   }
   if (*bytes < kLeastMemoryBytes)
-    return wrong_size(text, fmt::format("{} bytes is less than a program needs to start ({} MiB)",
-                                        *bytes, kLeastMemoryBytes >> 20));
+    return wrong_size(option, text,
+                      fmt::format("{} bytes is less than a program needs to start ({} MiB)", *bytes,
+                                  kLeastMemoryBytes >> 20));
   return *bytes;
 }
 

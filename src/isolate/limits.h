@@ -38,7 +38,9 @@ Result<ListRequest> parse_list_limit(std::string_view option, std::string_view t
 
 // "512M", "1.5G", "1048576": bytes, or binary K, M, G, T, with or without "iB" or "B". Not less
 // than kLeastMemoryBytes.
-Result<std::uint64_t> parse_memory_limit(std::string_view text);
+// `option` is the one whose value it is, for the error.
+Result<std::uint64_t> parse_memory_limit(std::string_view text,
+                                         std::string_view option = "--memory");
 
 // Processes and threads: 1 to 4194304, the most that a kernel has.
 Result<std::uint64_t> parse_pids_limit(std::string_view text);
