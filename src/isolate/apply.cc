@@ -165,7 +165,10 @@ Result<void> enter(const Prepared& prepared) {
     uncovered = held_below_covers(plan);
     CORRAL_CHECK(enter_covered_mounts(mount_cover(plan)));
   }
-  if (plan.tight) CORRAL_CHECK(enter_working_folder_afresh());
+  if (plan.tight) {
+    CORRAL_TRY(const WorkingFolder folder, working_folder());
+    CORRAL_CHECK(enter_again(folder));
+  }
   if (plan.no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return fail_sys("no_new_privs", errno);
   if (prepared.landlock_ruleset) CORRAL_CHECK(enter_landlock(prepared.landlock_ruleset.get()));

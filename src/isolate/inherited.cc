@@ -116,13 +116,24 @@ Result<void> close_inherited(std::span<const RefusedNode> refused, bool thorough
   return {};
 }
 
-Result<void> enter_working_folder_afresh() {
+Result<WorkingFolder> working_folder() {
   char path[PATH_MAX];
-  if (::getcwd(path, sizeof path) == nullptr)
+  struct stat status{};
+  if (::getcwd(path, sizeof path) == nullptr || ::stat(".", &status) != 0)
     return fail_sys("working folder", errno, "start the job from a folder that exists");
-  if (path[0] != '/' || ::chdir(path) != 0)
-    return fail_sys("working folder " + std::string(path), path[0] == '/' ? errno : ENOENT,
+  return WorkingFolder{.path = path, .device = status.st_dev, .inode = status.st_ino};
+}
+
+Result<void> enter_again(const WorkingFolder& folder) {
+  // The kernel's text for a folder above which nobody can go has no slash in front.
+  if (!folder.path.starts_with('/') || ::chdir(folder.path.c_str()) != 0)
+    return fail_sys("working folder " + folder.path, folder.path.starts_with('/') ? errno : ENOENT,
                     "this confinement needs a working folder that can be reached by its path");
+  struct stat status{};
+  if (::stat(".", &status) != 0) return fail_sys("working folder " + folder.path, errno);
+  if (status.st_dev != folder.device || status.st_ino != folder.inode)
+    return fail("working folder " + folder.path + ": another folder lies over it",
+                "start the job from a folder that can be reached by its path");
   return {};
 }
 

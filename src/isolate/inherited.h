@@ -2,7 +2,10 @@
 // Descriptors that the job would inherit and that no layer could take back: closed before exec.
 #pragma once
 
+#include <sys/types.h>
+
 #include <span>
+#include <string>
 
 #include "base/error.h"
 #include "isolate/plan.h"
@@ -21,8 +24,15 @@ namespace corral::isolate {
 // EBADF.
 Result<void> close_inherited(std::span<const RefusedNode> refused, bool thorough);
 
-// Goes into the working folder again by its own path, so that it is seen from here and not through
-// a mount that the caller was in.
-Result<void> enter_working_folder_afresh();
+struct WorkingFolder {
+  std::string path;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+// The error is of a folder that was removed or that no path leads to.
+Result<WorkingFolder> working_folder();
+// Goes into it by its path, so that it is seen from here and not through a mount that the caller
+// was in. Another folder of that path is an error.
+Result<void> enter_again(const WorkingFolder& folder);
 
 }  // namespace corral::isolate

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "isolate/inherited.h"
 
 namespace corral::isolate {
 namespace {
@@ -71,6 +73,61 @@ Result<void> show_params(const std::string& path) {
   CORRAL_CHECK(mount_step("/dev/params", path, nullptr, MS_BIND, "lay a file over"));
   if (::umount2("/dev", MNT_DETACH) != 0) return fail_sys("unmount our file system", errno);
   return {};
+}
+
+// Holds a copy of our mounts, which a user namespace owns, until the other end is closed.
+[[noreturn]] void hold_copy(const Fd& end) {
+  int error = 0;
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 || ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
+    error = errno;
+  char byte = 0;
+  if (::write(end.get(), &error, sizeof error) == ssize_t{sizeof error})
+    (void)!::read(end.get(), &byte, 1);
+  ::_exit(0);
+}
+
+// Moves this process, which keeps its user namespace and its rights, into the mounts of another.
+Result<void> enter_mounts_of(pid_t pid) {
+  CORRAL_TRY(const WorkingFolder folder, working_folder());
+  CORRAL_TRY(const Fd mounts, open_file(fmt::format("/proc/{}/ns/mnt", pid), O_RDONLY));
+  if (::setns(mounts.get(), CLONE_NEWNS) != 0) return fail_sys("enter a mount namespace", errno);
+  return enter_again(folder);
+}
+
+// When a mount namespace ends, the kernel takes its mounts apart, and a folder that was opened in
+// it shows what lay below the covers: a job that is alone in it needs no right to make it end, it
+// enters a user namespace of its own. Mounts that were copied for a user namespace are locked
+// together for good.
+Result<void> lock_covers() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail_sys("socketpair", errno);
+  Fd ours(ends[0]);
+  Fd theirs(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0)
+    return fail_sys("fork, to lock the covers", errno,
+                    "a limit of processes must leave room for one more at the start");
+  if (pid == 0) {
+    ours.close();
+    hold_copy(theirs);
+  }
+  theirs.close();
+  int error = EPIPE;
+  ssize_t n = 0;
+  do n = ::read(ours.get(), &error, sizeof error);
+  while (n < 0 && errno == EINTR);
+  Result<void> entered;
+  // EINVAL: a kernel without user namespaces, where the job, who may not unshare, has none to
+  // enter.
+  if (error == 0)
+    entered = enter_mounts_of(pid);
+  else if (error != EINVAL)
+    entered = fail_sys("make a user and mount namespace, to lock the covers", error);
+  ours.close();
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return entered;
 }
 
 Result<std::uint64_t> own_capabilities() {
@@ -141,8 +198,7 @@ Result<void> enter_covered_mounts(const MountCover& cover) {
   for (const std::string& node : cover.nodes)
     CORRAL_CHECK(mount_step(kCover, node, nullptr, MS_BIND, "lay /dev/null over"));
   // What a namespace above made cannot be taken apart from below: the covers are locked.
-  if (cover.user_namespaces) CORRAL_CHECK(enter_user_namespace(user, group));
-  return {};
+  return cover.user_namespaces ? enter_user_namespace(user, group) : lock_covers();
 }
 
 Result<void> drop_mount_rights() {
@@ -171,7 +227,8 @@ NamespaceSettings read_namespace_settings(const host::Root& root) {
 
 Error explain_mount_trouble(const Error& error, const NamespaceSettings& settings,
                             bool user_namespaces) {
-  if (user_namespaces && settings.max_user_namespaces == 0)
+  // Root's covers are locked by a user namespace, and the kernel asks for no right to make one.
+  if ((user_namespaces || error.sys == ENOSPC) && settings.max_user_namespaces == 0)
     return {"user namespaces are switched off (user.max_user_namespaces is 0)",
             "as root: sysctl user.max_user_namespaces=10000", error.sys};
   if (user_namespaces && settings.unprivileged_clone == 0)
@@ -186,7 +243,7 @@ Error explain_mount_trouble(const Error& error, const NamespaceSettings& setting
         "as root: an AppArmor profile for corral that holds \"userns,\", or sysctl "
         "kernel.apparmor_restrict_unprivileged_userns=0",
         error.sys};
-  if (user_namespaces && error.sys == ENOSPC)
+  if (error.sys == ENOSPC)
     return {"no further user namespace may be made: " + error.what +
                 " (user.max_user_namespaces, or 32 of them nested)",
             "", error.sys};
@@ -208,6 +265,8 @@ Result<void> try_covered_mounts(bool user_namespaces) {
   const pid_t pid = ::fork();
   if (pid < 0) return fail_sys("fork", errno);
   if (pid == 0) {
+    // Whether the working folder can be entered again is not the question here.
+    (void)!::chdir("/");
     Result<void> done = enter_covered_mounts(
         {.nodes = {}, .driver_params = {}, .user_namespaces = user_namespaces});
     if (done && !user_namespaces) done = drop_mount_rights();

@@ -28,7 +28,9 @@ struct MountCover {
 };
 
 // Child: moves this process into a mount namespace of its own, private in both directions, and
-// covers the nodes there. The process must have one thread only.
+// covers the nodes there. The process must have one thread only. The covers are locked, which takes
+// a user namespace of the kernel's also where the job gets none. Without user namespaces the
+// working folder is entered again by its path.
 Result<void> enter_covered_mounts(const MountCover& cover);
 
 // Child, after everything that needs CAP_SYS_ADMIN, and only without user namespaces: gives up for

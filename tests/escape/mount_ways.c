@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <linux/nsfs.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -126,6 +128,35 @@ static Outcome setns_outside(const char* path) {
   return try_every_mode(path);
 }
 
+// A namespace whose last process leaves it ends, and its mounts are taken apart: a folder that was
+// opened in it would show what lay below them.
+static Outcome namespace_ends(const char* path) {
+  const int folder = open("/dev", O_RDONLY | O_DIRECTORY);
+  if (!user_namespace() || !private_mounts()) return kRefused;
+  return in_detached(folder, path);
+}
+// The same with all of it thrown away but the folder.
+static Outcome tree_dropped(const char* path) {
+  if (!user_namespace() || !private_mounts()) return kRefused;
+  const int folder = open("/dev", O_RDONLY | O_DIRECTORY);
+  const char* top = new_folder("top");
+  if (mount("tmpfs", top, "tmpfs", 0, NULL) != 0 || chdir(top) != 0) return kRefused;
+  if (syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", MNT_DETACH) != 0) return kRefused;
+  return in_detached(folder, path);
+}
+// The user namespace that owns our mounts, if it is another than ours: its maker has rights in it.
+static Outcome mounts_owner(const char* path) {
+  const int mounts = open("/proc/self/ns/mnt", O_RDONLY);
+  const int owner = mounts < 0 ? -1 : ioctl(mounts, NS_GET_USERNS);
+  if (owner < 0) return kRefused;
+  setns(owner, CLONE_NEWUSER);  // fails where it is ours already
+  umount2(path, MNT_DETACH);
+  const char* folder = new_folder("owner");
+  if (mount("/dev", folder, NULL, MS_BIND, NULL) == 0 && in_folder(folder, path) == kOpen)
+    return kOpen;
+  return try_every_mode(path);
+}
+
 const Way kMountWays[] = {
     {"mount_bind", mount_bind},
     {"userns_bind", userns_bind},
@@ -138,5 +169,8 @@ const Way kMountWays[] = {
     {"proc_self_root", proc_self_root},
     {"outside_root", outside_root},
     {"setns_outside", setns_outside},
+    {"namespace_ends", namespace_ends},
+    {"tree_dropped", tree_dropped},
+    {"mounts_owner", mounts_owner},
     {NULL, NULL},
 };

@@ -149,9 +149,29 @@ TEST(inherited, a_working_folder_that_is_gone_is_an_error) {
   EXPECT_EQ(in_child([] {
               char pattern[] = "/tmp/corral-cwd-XXXXXX";
               if (::mkdtemp(pattern) == nullptr || ::chdir(pattern) != 0) return 1;
-              if (!enter_working_folder_afresh()) return 2;
+              const auto folder = working_folder();
+              if (!folder || !enter_again(*folder)) return 2;
               ::rmdir(pattern);
-              return enter_working_folder_afresh() ? 3 : 0;
+              if (working_folder()) return 3;
+              return enter_again(*folder) ? 4 : 0;
+            }),
+            0);
+}
+
+TEST(inherited, another_folder_of_the_same_path_is_not_entered_silently) {
+  EXPECT_EQ(in_child([] {
+              char pattern[] = "/tmp/corral-cwd-XXXXXX";
+              if (::mkdtemp(pattern) == nullptr || ::chdir(pattern) != 0) return 1;
+              const std::string path = pattern;
+              const auto folder = working_folder();
+              if (!folder) return 2;
+              if (::rename(pattern, (path + "-old").c_str()) != 0 || ::mkdir(pattern, 0700) != 0)
+                return 3;
+              const auto entered = enter_again(*folder);
+              ::rmdir(pattern);
+              ::rmdir((path + "-old").c_str());
+              if (entered) return 4;
+              return entered.error().what.find(path) == std::string::npos ? 5 : 0;
             }),
             0);
 }

@@ -73,6 +73,45 @@ TEST(mount, a_cover_lies_over_the_node_and_cannot_be_taken_off) {
   EXPECT_TRUE(opens_as_full("/dev/full")) << "it shows outside";
 }
 
+// The kernel takes the mounts of a namespace apart when its last process leaves, and nothing stops
+// a process from entering a user namespace of its own.
+TEST(mount, a_cover_outlives_its_namespace) {
+  for (const bool user : people()) {
+    CORRAL_NEEDS("userns", try_covered_mounts(user), "no user namespaces here");
+    EXPECT_EQ(in_child([&] {
+                if (!become(user)) return 10;
+                if (!enter_covered_mounts(
+                        {.nodes = {"/dev/full"}, .driver_params = {}, .user_namespaces = user}))
+                  return 11;
+                if (!user && !drop_mount_rights()) return 12;
+                const Fd folder(::open("/dev", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+                if (!folder || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 13;
+                const Fd node(::openat(folder.get(), "full", O_RDONLY | O_CLOEXEC));
+                struct stat status{};
+                if (!node || ::fstat(node.get(), &status) != 0) return 14;
+                return is_cover(status) ? 0 : 1;
+              }),
+              0)
+        << (user ? "as a user" : "as root");
+  }
+}
+
+TEST(mount, the_working_folder_stays_the_same) {
+  for (const bool user : people()) {
+    CORRAL_NEEDS("userns", !user || try_covered_mounts(true), "no user namespaces here");
+    EXPECT_EQ(in_child([&] {
+                if (!become(user) || ::chdir("/usr/bin") != 0) return 10;
+                if (!enter_covered_mounts(
+                        {.nodes = {"/dev/full"}, .driver_params = {}, .user_namespaces = user}))
+                  return 11;
+                std::error_code error;
+                return std::filesystem::current_path(error) == "/usr/bin" ? 0 : 1;
+              }),
+              0)
+        << (user ? "as a user" : "as root");
+  }
+}
+
 TEST(mount, a_plain_file_can_be_covered_too) {
   const std::string file = "/tmp/corral-mount-" + std::to_string(::getpid());
   ASSERT_TRUE(write_file(file, "node"));
