@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts memory by device, and tells of the first and the large allocations.
+// Counts memory by device, and tells of the first and the large allocations and of refused ones.
 #include "shim/core.h"
 #include "shim/device.h"
 #include "shim/event_record.h"
@@ -9,6 +9,11 @@ namespace corral::shim {
 namespace {
 
 constexpr uint32_t kMaxAllocationEvents = 4096;
+constexpr uint32_t kMaxShortageEvents = 128;  // beyond that they are only counted
+
+// An allocator that gives back what it caches asks again at once: of another thread's want nothing
+// is said after that many other allocations.
+constexpr int kShortagePatience = 64;
 
 // In the tables, beside the device: managed memory is counted apart.
 constexpr uint64_t kManaged = 0x40;
@@ -77,6 +82,56 @@ __attribute__((noinline)) void seldom(State& state, const char* function, CUdevi
   }
 }
 
+void shortage_event(State& state, const char* function, CUdevice device,
+                    wire::ShortagePayload payload) {
+  const uint32_t number = __atomic_fetch_add(&state.shortage_events, 1, __ATOMIC_RELAXED);
+  if (number >= kMaxShortageEvents) return;
+  payload.device = device_id(state, device);
+  EventRecord event(state, wire::kShortage);
+  if (!event) return;
+  event.builder().payload(payload);
+  event.text(wire::kFunction, function);
+  event.thread_name();
+  event.stack();
+  event.write();
+}
+
+bool take_shortage(Shortage& shortage, int& owner) {
+  return __atomic_compare_exchange_n(&shortage.owner, &owner, kShortageTaken, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+// The first allocation that succeeds after one that did not: the same once more, or something else.
+__attribute__((noinline)) void after_shortage(State& state, const char* function, CUdevice device,
+                                              uint64_t bytes) {
+  const KeepErrno keep;
+  Shortage& shortage = state.devices[device].shortage;
+  int owner = static_cast<int>(own_tid());
+  if (!take_shortage(shortage, owner)) {
+    if (owner > 0 && __atomic_sub_fetch(&shortage.patience, 1, __ATOMIC_RELAXED) <= 0)
+      __atomic_compare_exchange_n(&shortage.owner, &owner, 0, false, __ATOMIC_RELEASE,
+                                  __ATOMIC_RELAXED);
+    return;
+  }
+  const uint64_t wanted = shortage.bytes;
+  const uint64_t held_then = shortage.held;
+  const uint32_t failures = shortage.failures;
+  __atomic_store_n(&shortage.owner, 0, __ATOMIC_RELEASE);
+  if (wanted != bytes) return;
+  wire::DeviceCounters& counters = state.counters->devices[device];
+  const uint64_t held = __atomic_load_n(&counters.bytes_now, __ATOMIC_RELAXED);
+  add(counters.shortages_over, 1);
+  shortage_event(state, function, device,
+                 {.device = {},
+                  .bytes = bytes,
+                  .held = held_then,
+                  .given_back = held < held_then ? held_then - held : 0,
+                  .result = kSuccess,
+                  .flags = wire::kShortageOver,
+                  .failures = failures,
+                  .reserved = 0});
+}
+
 // Known when it is freed, and in no device's numbers.
 __attribute__((noinline)) void remember_only(State& state, MemoryKind kind, uint64_t key,
                                              CUdevice device) {
@@ -90,9 +145,13 @@ void allocated(const char* function, MemoryKind kind, uint64_t key, uint64_t byt
                CUdevice device) {
   State* const state = ready_state();
   if (state == nullptr) return;
-  if (__builtin_expect(known_device(*state, device) == nullptr, 0)) {
+  Device* const known = known_device(*state, device);
+  if (__builtin_expect(known == nullptr, 0)) {
     remember_only(*state, kind, key, device);
     return;
+  }
+  if (__builtin_expect(__atomic_load_n(&known->shortage.owner, __ATOMIC_RELAXED) != 0, 0)) {
+    after_shortage(*state, function, device, bytes);
   }
   wire::DeviceCounters& counters = state->counters->devices[device];
   const uint64_t number = __atomic_add_fetch(&counters.allocations, 1, __ATOMIC_RELAXED);
@@ -113,6 +172,43 @@ void allocated_of_unknown_size(const char* function, MemoryKind kind, uint64_t k
   State* const state = ready_state();
   if (state == nullptr || known_device(*state, device) == nullptr) return;
   add(state->counters->devices[device].untracked, 1);
+}
+
+void allocation_refused(const char* function, uint64_t bytes, CUdevice device) {
+  const KeepErrno keep;
+  State* const state = ready_state();
+  if (state == nullptr) return;
+  Device* const known = known_device(*state, device);
+  if (known == nullptr) return;
+  use_slot(*state, device_id(*state, device));
+  wire::DeviceCounters& counters = state->counters->devices[device];
+  add(counters.out_of_memory, 1);
+  uint64_t held = __atomic_load_n(&counters.bytes_now, __ATOMIC_RELAXED);
+  uint32_t failures = 1;
+  Shortage& shortage = known->shortage;
+  const int tid = static_cast<int>(own_tid());
+  int owner = tid;
+  const bool mine = take_shortage(shortage, owner);
+  if (mine && shortage.bytes == bytes) {
+    failures = shortage.failures + 1;
+    held = shortage.held;
+  }
+  if (mine || (owner == 0 && take_shortage(shortage, owner))) {
+    shortage.failures = failures;
+    shortage.bytes = bytes;
+    shortage.held = held;
+    __atomic_store_n(&shortage.patience, kShortagePatience, __ATOMIC_RELAXED);
+    __atomic_store_n(&shortage.owner, tid, __ATOMIC_RELEASE);
+  }
+  shortage_event(*state, function, device,
+                 {.device = {},
+                  .bytes = bytes,
+                  .held = held,
+                  .given_back = 0,
+                  .result = kOutOfMemory,
+                  .flags = 0,
+                  .failures = failures,
+                  .reserved = 0});
 }
 
 void allocated_managed(const char* function, CUdeviceptr address, uint64_t bytes, CUdevice device) {

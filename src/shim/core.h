@@ -109,6 +109,8 @@ void allocated(const char* function, MemoryKind kind, uint64_t key, uint64_t byt
 // The same of an array whose size the driver alone knows.
 void allocated_of_unknown_size(const char* function, MemoryKind kind, uint64_t key,
                                CUdevice device);
+// An allocation failed with kOutOfMemory.
+void allocation_refused(const char* function, uint64_t bytes, CUdevice device);
 // Of memory that moves between host and devices; `device` is that of the current context.
 void allocated_managed(const char* function, CUdeviceptr address, uint64_t bytes, CUdevice device);
 // Memory that another process or another API has made was opened here. 0 bytes: unknown.

@@ -94,11 +94,12 @@ struct CUipcMemHandle {
 namespace corral::shim {
 
 constexpr CUresult kSuccess = 0;
-constexpr CUresult kNotFound = 500;  // CUDA_ERROR_NOT_FOUND: the driver has no such function
-constexpr int kLocationDevice = 1;   // CU_MEM_LOCATION_TYPE_DEVICE
-constexpr int kPoolPinned = 1;       // CU_MEM_ALLOCATION_TYPE_PINNED
-constexpr int kNodeMemAlloc = 10;    // CU_GRAPH_NODE_TYPE_MEM_ALLOC
-constexpr int kPointerDevice = 9;    // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+constexpr CUresult kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+constexpr CUresult kNotFound = 500;   // CUDA_ERROR_NOT_FOUND: the driver has no such function
+constexpr int kLocationDevice = 1;    // CU_MEM_LOCATION_TYPE_DEVICE
+constexpr int kPoolPinned = 1;        // CU_MEM_ALLOCATION_TYPE_PINNED
+constexpr int kNodeMemAlloc = 10;     // CU_GRAPH_NODE_TYPE_MEM_ALLOC
+constexpr int kPointerDevice = 9;     // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 // Flags of cuGetProcAddress: the form without _ptsz, and the one with.
 constexpr uint64_t kLegacyStream = 1;
 constexpr uint64_t kPerThreadStream = 2;

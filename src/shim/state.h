@@ -23,12 +23,24 @@ enum StatePhase : int { kClosed, kOpening, kReady, kReadyUnlessForked, kOff };
 enum InitPhase : int { kNoInit, kInInit, kInitDone };
 enum DevicePhase : int { kDeviceUnknown, kDeviceWriting, kDeviceKnown };
 
+// A want of memory on a device that is not over yet: one a device at a time, that of one thread.
+// Whoever moves `owner` to kShortageTaken has the rest for itself until it moves it on.
+struct Shortage {
+  int owner;          // 0: none; kShortageTaken; the thread whose it is
+  int patience;       // allocations of other threads until it is forgotten
+  uint32_t failures;  // one after the other
+  uint64_t bytes;     // asked for each time
+  uint64_t held;      // at the first
+};
+constexpr int kShortageTaken = -1;
+
 struct Device {
   int phase;         // DevicePhase
   uint64_t primary;  // its primary context, which was recorded and has not ended; 0: none
   int shared_seen;   // memory of others on it was recorded
   int managed_seen;  // managed memory on it was recorded
   int graph_seen;    // a graph's node for it was recorded
+  Shortage shortage;
   wire::DeviceId id;
 };
 
@@ -46,6 +58,7 @@ struct alignas(kPageBytes) State {
   uint32_t context_failures;
   uint32_t no_such_devices;  // records of numbers that no device has
   uint32_t allocation_events;
+  uint32_t shortage_events;
   uint64_t scratch_in_use;            // a bit for each buffer
   uint64_t lost_written;              // total of losses when the last kLost record was written
   KeptVariable kept[kKeptVariables];  // at cuInit

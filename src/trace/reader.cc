@@ -185,6 +185,18 @@ void add_allocation(ProcessTrace& trace, const wire::AllocationPayload& payload,
   allocation.graph = payload.flags & wire::kAllocationGraph;
 }
 
+void add_shortage(ProcessTrace& trace, const wire::ShortagePayload& payload, Event event) {
+  event.result = payload.result;
+  ShortageEvent& shortage = trace.shortages.emplace_back();
+  static_cast<Event&>(shortage) = std::move(event);
+  shortage.device = device_of(payload.device);
+  shortage.over = payload.flags & wire::kShortageOver;
+  shortage.bytes = payload.bytes;
+  shortage.held_bytes = payload.held;
+  shortage.given_back_bytes = payload.given_back;
+  shortage.failures = payload.failures;
+}
+
 void add_record(ProcessTrace& trace, const wire::RecordHeader& header,
                 std::span<const char> payload, Fields fields) {
   fields.event.tid = header.tid;
@@ -211,6 +223,9 @@ void add_record(ProcessTrace& trace, const wire::RecordHeader& header,
       event.ordinal = none.ordinal;
       return;
     }
+    case wire::kShortage:
+      add_shortage(trace, read_as<wire::ShortagePayload>(payload), std::move(fields.event));
+      return;
     case wire::kModule: {
       const auto module = read_as<wire::ModulePayload>(payload);
       trace.modules[module.id] = {.path = std::move(fields.path), .load_base = module.load_base};
@@ -372,7 +387,9 @@ Result<Counters> parse_counters(std::span<const char> bytes, const std::string& 
                                 .untracked = slot.untracked,
                                 .shared = slot.shared,
                                 .managed_now = slot.managed_now,
-                                .graph_nodes = slot.graph_nodes});
+                                .graph_nodes = slot.graph_nodes,
+                                .out_of_memory = slot.out_of_memory,
+                                .shortages_over = slot.shortages_over});
   }
   return counters;
 }

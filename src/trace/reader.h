@@ -88,6 +88,16 @@ struct NoSuchDeviceEvent : Event {
   int ordinal = 0;
 };
 
+// An allocation that was refused for want of memory, or the end of that.
+struct ShortageEvent : Event {
+  Device device;
+  bool over = false;             // the same size succeeded next, by the same thread
+  std::uint64_t bytes = 0;       // asked for
+  std::uint64_t held_bytes = 0;  // by the process on the device when the first of `failures` failed
+  std::uint64_t given_back_bytes = 0;  // of those, when it is over
+  std::uint32_t failures = 0;          // one after the other
+};
+
 struct Module {
   std::string path;  // empty: the program itself
   std::uint64_t load_base = 0;
@@ -100,9 +110,11 @@ struct DeviceCounters {
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
   std::uint64_t untracked = 0;
-  std::uint64_t shared = 0;       // times that memory of another process or API was opened
-  std::uint64_t managed_now = 0;  // bytes, wherever they lie; not in bytes_now
-  std::uint64_t graph_nodes = 0;  // allocation nodes added to graphs; not in bytes_now
+  std::uint64_t shared = 0;          // times that memory of another process or API was opened
+  std::uint64_t managed_now = 0;     // bytes, wherever they lie; not in bytes_now
+  std::uint64_t graph_nodes = 0;     // allocation nodes added to graphs; not in bytes_now
+  std::uint64_t out_of_memory = 0;   // allocations refused for want of memory
+  std::uint64_t shortages_over = 0;  // of those, how often the same size succeeded next
 };
 
 struct Counters {
@@ -132,6 +144,7 @@ struct ProcessTrace {
   std::vector<ContextEvent> contexts;  // makers and enders in the order of the file
   std::vector<AllocationEvent> allocations;
   std::vector<NoSuchDeviceEvent> no_such_devices;
+  std::vector<ShortageEvent> shortages;
   std::map<std::uint32_t, Module> modules;
   std::array<std::uint64_t, wire::kLossReasons> lost_by_reason{};
   std::optional<std::int64_t> exit_monotonic_ns;

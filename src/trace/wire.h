@@ -55,6 +55,7 @@ enum Kind : uint16_t {
   kLost = 6,          // LostPayload
   kExit = 7,          // ExitPayload
   kNoSuchDevice = 8,  // NoSuchDevicePayload
+  kShortage = 9,      // ShortagePayload
 };
 
 // Begins every record; the payload of the kind follows, then fields until `size` is used up.
@@ -193,21 +194,39 @@ struct NoSuchDevicePayload {
 };
 static_assert(sizeof(NoSuchDevicePayload) == 8);
 
+// An allocation that the driver refused for want of memory, or the end of that: the thread's next
+// allocation on the device was of the same size and succeeded. Fields: function, thread name,
+// stack.
+struct ShortagePayload {
+  DeviceId device;
+  uint64_t bytes;       // asked for
+  uint64_t held;        // DeviceCounters::bytes_now when the first of `failures` failed
+  uint64_t given_back;  // with kShortageOver: of `held`, before the one that succeeded
+  int32_t result;       // CUresult: CUDA_ERROR_OUT_OF_MEMORY, with kShortageOver CUDA_SUCCESS
+  uint32_t flags;       // kShortageOver
+  uint32_t failures;    // one after the other, by that thread, of that size
+  uint32_t reserved;    // 0
+};
+static_assert(sizeof(ShortagePayload) == 80);
+constexpr uint32_t kShortageOver = 1;
+
 // The counters file: one CountersFile, mapped and changed in place by the process.
 constexpr uint32_t kMaxDevices = 64;
 
 struct DeviceCounters {
-  DeviceId device;       // device.flags is set last: 0 means this slot is not in use
-  uint64_t bytes_now;    // allocated and not freed
-  uint64_t bytes_peak;   // highest bytes_now
-  uint64_t allocations;  // successful
-  uint64_t frees;        // successful, of allocations that were tracked
-  uint64_t untracked;    // allocations not in bytes_now: no room in the table, or size unknown
-  uint64_t shared;       // times that memory of another process or API was opened
-  uint64_t managed_now;  // bytes of managed memory, wherever they lie; not in bytes_now
-  uint64_t graph_nodes;  // allocation nodes that were added to graphs; not in bytes_now
+  DeviceId device;          // device.flags is set last: 0 means this slot is not in use
+  uint64_t bytes_now;       // allocated and not freed
+  uint64_t bytes_peak;      // highest bytes_now
+  uint64_t allocations;     // successful
+  uint64_t frees;           // successful, of allocations that were tracked
+  uint64_t untracked;       // allocations not in bytes_now: no room in the table, or size unknown
+  uint64_t shared;          // times that memory of another process or API was opened
+  uint64_t managed_now;     // bytes of managed memory, wherever they lie; not in bytes_now
+  uint64_t graph_nodes;     // allocation nodes that were added to graphs; not in bytes_now
+  uint64_t out_of_memory;   // allocations that the driver refused for want of memory
+  uint64_t shortages_over;  // of those, how often the same size succeeded next (ShortagePayload)
 };
-static_assert(sizeof(DeviceCounters) == 104);
+static_assert(sizeof(DeviceCounters) == 120);
 
 struct CountersFile {
   char magic[8];
@@ -223,6 +242,6 @@ struct CountersFile {
   uint64_t foreign_frees;   // frees of what no hook saw allocated
   DeviceCounters devices[kMaxDevices];
 };
-static_assert(sizeof(CountersFile) == 88 + 64 * 104);
+static_assert(sizeof(CountersFile) == 88 + 64 * 120);
 
 }  // namespace corral::wire

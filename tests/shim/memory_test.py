@@ -80,6 +80,44 @@ class Memory(ShimTest):
         self.assert_counted(devices[0], 0, 0, 0, graph_nodes=1)
         self.assert_counted(devices[1], 0, 0, 0, graph_nodes=2)
 
+    def run_shortage(self, family):
+        trace, _, devices = self.run_family(family)
+        told = [(s["function"], s["device"]["ordinal"], s["bytes"] >> 40, s["held"], s["over"], s["given_back"],
+                 s["failures"], s["result"]) for s in trace["shortages"]]
+        return trace, told, {n: (d["out_of_memory"], d["shortages_over"]) for n, d in devices.items()}
+
+    def test_memory_that_was_given_back_is_told(self):
+        trace, told, counted = self.run_shortage("given_back")
+        self.assertEqual(told, [
+            ("cuMemAlloc_v2", 0, 1, 8000, False, 0, 1, 2),
+            ("cuMemAlloc_v2", 0, 1, 8000, True, 5000, 1, 0),
+            ("cuMemAllocAsync", 1, 2, 0, False, 0, 1, 2),
+            ("cuMemAllocAsync", 1, 2, 0, False, 0, 2, 2),
+            ("cuMemAllocAsync", 1, 2, 0, True, 0, 2, 0)])
+        self.assertEqual(counted, {0: (1, 1), 1: (2, 1)})
+        self.assertEqual(trace["shortages"][0]["python"][0][2], "refused")
+
+    def test_another_size_ends_a_shortage(self):
+        _, told, counted = self.run_shortage("not_the_same")
+        self.assertEqual([s[4:] for s in told], [(False, 0, 1, 2), (False, 0, 1, 2)])
+        self.assertEqual(counted, {0: (2, 0)})
+
+    def test_refused_in_every_family(self):
+        _, told, counted = self.run_shortage("everywhere")
+        self.assertEqual([(s[0], s[1], s[4]) for s in told], [
+            ("cuMemAllocPitch_v2", 0, False), ("cuMemAlloc_v2", 0, True), ("cuMemCreate", 1, False),
+            ("cuMemCreate", 1, True), ("cuMemAllocFromPoolAsync", 1, False)])
+        self.assertEqual(counted, {0: (1, 1), 1: (2, 1)})
+
+    def test_other_threads_end_a_shortage_when_they_are_many(self):
+        _, told, counted = self.run_shortage("among_threads")
+        self.assertEqual([s[4] for s in told], [False, True, False])
+        self.assertEqual(counted, {0: (2, 1)})
+
+    def test_beyond_a_limit_refusals_are_only_counted(self):
+        _, told, counted = self.run_shortage("many_refusals")
+        self.assertEqual((len(told), counted), (128, {0: (200, 0)}))
+
 
 class Unseen(ShimTest):
     """Primary contexts that no hook saw made, as the driver tells them when it is asked."""

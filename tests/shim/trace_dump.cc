@@ -69,6 +69,7 @@ json dump(const ProcessTrace& trace) {
               {"inits", json::array()},
               {"contexts", json::array()},
               {"allocations", json::array()},
+              {"shortages", json::array()},
               {"counters", nullptr}};
   for (const auto& init : trace.inits) out["inits"].push_back(event(trace, init));
   for (const auto& context : trace.contexts) {
@@ -93,6 +94,16 @@ json dump(const ProcessTrace& trace) {
                 {"graph", allocation.graph}});
     out["allocations"].push_back(one);
   }
+  for (const auto& shortage : trace.shortages) {
+    json one = event(trace, shortage);
+    one.update({{"device", device(shortage.device)},
+                {"over", shortage.over},
+                {"bytes", shortage.bytes},
+                {"held", shortage.held_bytes},
+                {"given_back", shortage.given_back_bytes},
+                {"failures", shortage.failures}});
+    out["shortages"].push_back(one);
+  }
   if (trace.counters) {
     json devices = json::array();
     for (const auto& counter : trace.counters->devices) {
@@ -104,7 +115,9 @@ json dump(const ProcessTrace& trace) {
                          {"untracked", counter.untracked},
                          {"shared", counter.shared},
                          {"managed", counter.managed_now},
-                         {"graph_nodes", counter.graph_nodes}});
+                         {"graph_nodes", counter.graph_nodes},
+                         {"out_of_memory", counter.out_of_memory},
+                         {"shortages_over", counter.shortages_over}});
     }
     out["counters"] = {{"devices", devices},
                        {"unknown_device", trace.counters->unknown_device},

@@ -13,6 +13,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   const CUresult result = original(address, bytes);
   if (result == kSuccess) {
     allocated("cuMemAlloc_v2", MemoryKind::address, *address, bytes, current_device());
+  } else if (result == kOutOfMemory) {
+    allocation_refused("cuMemAlloc_v2", bytes, current_device());
   }
   return result;
 }
@@ -26,6 +28,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, s
   if (result == kSuccess) {
     allocated("cuMemAllocPitch_v2", MemoryKind::address, *address, *pitch * height,
               current_device());
+  } else if (result == kOutOfMemory) {
+    allocation_refused("cuMemAllocPitch_v2", width * height, current_device());
   }
   return result;
 }

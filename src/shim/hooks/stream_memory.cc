@@ -15,6 +15,8 @@ CUresult allocate(const char* function, Original original, CUdeviceptr* address,
   const CUresult result = original(address, bytes, stream);
   if (result == kSuccess) {
     allocated(function, MemoryKind::address, *address, bytes, device_of_stream(stream));
+  } else if (result == kOutOfMemory) {
+    allocation_refused(function, bytes, device_of_stream(stream));
   }
   return result;
 }
@@ -29,6 +31,10 @@ CUresult allocate_from(const char* function, Original original, CUdeviceptr* add
     // The pool of a device that the driver made itself is known by what comes out of it.
     if (!device_of_pool(pool, device)) device = device_of_address(*address);
     allocated(function, MemoryKind::address, *address, bytes, device);
+  } else if (result == kOutOfMemory) {
+    // A pool that the driver made itself is known by what comes out of it, and nothing did.
+    CUdevice device;
+    if (device_of_pool(pool, device)) allocation_refused(function, bytes, device);
   }
   return result;
 }

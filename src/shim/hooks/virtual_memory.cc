@@ -12,6 +12,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
   const auto original = CORRAL_ORIGINAL(cuMemCreate);
   if (original == nullptr) return kNotFound;
   const CUresult result = original(handle, bytes, properties, flags);
+  if (result == kOutOfMemory && properties->location.type == kLocationDevice) {
+    allocation_refused("cuMemCreate", bytes, properties->location.id);
+  }
   if (result == kSuccess) {
     const bool on_device = properties->location.type == kLocationDevice;
     allocated("cuMemCreate", MemoryKind::handle, *handle, bytes,

@@ -83,14 +83,27 @@ int cuCtxCreate_v2(void** context, unsigned flags, int device) {
 }
 int cuCtxDestroy_v2(void* context) { return context == 0; }
 
+// N TiB are refused N times, and then there.
+static int refused(size_t bytes) {
+  static size_t refusals;
+  if (refusals < bytes >> 40) {
+    ++refusals;
+    return 1;
+  }
+  if (bytes >> 40 != 0) refusals = 0;
+  return 0;
+}
+#define OUT_OF_MEMORY 2
+
 int cuMemAlloc_v2(Address* address, size_t bytes) {
-  (void)bytes;
+  if (refused(bytes)) return OUT_OF_MEMORY;
   *address = next_address(0);
   return 0;
 }
 int cuMemAllocPitch_v2(Address* address, size_t* pitch, size_t width, size_t height,
                        unsigned size) {
-  (void)height, (void)size;
+  (void)size;
+  if (refused(width * height)) return OUT_OF_MEMORY;
   *pitch = (width + 511) / 512 * 512;
   *address = next_address(0);
   return 0;
@@ -104,7 +117,7 @@ int cuMemAllocManaged(Address* address, size_t bytes, unsigned flags) {
 int cuMemFree_v2(Address address) { return address == 0xbad ? 1 : 0; }
 
 int cuMemAllocAsync(Address* address, size_t bytes, void* stream) {
-  (void)bytes;
+  if (refused(bytes)) return OUT_OF_MEMORY;
   *address = next_address((uintptr_t)stream > 2 ? (int)((uintptr_t)stream & 1) : 0);
   return 0;
 }
@@ -112,7 +125,8 @@ int cuMemAllocAsync_ptsz(Address* address, size_t bytes, void* stream) {
   return cuMemAllocAsync(address, bytes, stream);
 }
 int cuMemAllocFromPoolAsync(Address* address, size_t bytes, uintptr_t pool, void* stream) {
-  (void)bytes, (void)stream;
+  (void)stream;
+  if (refused(bytes)) return OUT_OF_MEMORY;
   *address = next_address((int)(pool & 1));
   return 0;
 }
@@ -136,7 +150,8 @@ int cuMemPoolImportPointer(Address* address, uintptr_t pool, void* data) {
 }
 
 int cuMemCreate(Address* handle, size_t bytes, const int* properties, unsigned long long flags) {
-  (void)bytes, (void)properties, (void)flags;
+  (void)properties, (void)flags;
+  if (refused(bytes)) return OUT_OF_MEMORY;
   *handle = next_address(0);
   return 0;
 }

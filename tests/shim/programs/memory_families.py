@@ -2,9 +2,11 @@
 """Every way to memory once, through the driver of memory_driver.c: `memory_families.py FAMILY…`."""
 import ctypes
 import sys
+import threading
 
 cuda = ctypes.CDLL("libcuda.so.1")
 MIB = 1 << 20
+TIB = 1 << 40  # refused once; two of them twice
 
 
 class IpcHandle(ctypes.Structure):
@@ -108,6 +110,70 @@ def graph():
     make("cuGraphAddNode", None, None, number(0), words(10, 0, *parameters(1, 6000)))
     make("cuGraphAddNode_v2", None, None, None, number(0), words(10, 0, *parameters(0, 64 * MIB)))
     make("cuGraphAddNode_v2", None, None, None, number(0), words(0, 0, *parameters(0, 64 * MIB)))  # a kernel
+
+
+def refused(name, *arguments):
+    code = getattr(cuda, name)(ctypes.byref(ctypes.c_uint64()), *arguments)
+    assert code == 2, (name, code)
+
+
+def create(location, device, size):
+    return [number(size), words(pair(1, 0), pair(location, device), 0, 0), number(0)]
+
+
+def given_back():
+    kept = make("cuMemAlloc_v2", number(3000))
+    cached = make("cuMemAlloc_v2", number(5000))
+    refused("cuMemAlloc_v2", number(TIB))
+    call("cuMemFree_v2", number(cached))
+    call("cuMemFree_v2", number(make("cuMemAlloc_v2", number(TIB))))
+    for _ in range(2):
+        refused("cuMemAllocAsync", number(2 * TIB), number(0x1001))  # on device 1
+    make("cuMemAllocAsync", number(2 * TIB), number(0x1001))
+    assert kept
+
+
+def not_the_same():
+    refused("cuMemAlloc_v2", number(TIB))
+    make("cuMemAlloc_v2", number(10))
+    make("cuMemAlloc_v2", number(TIB))  # after something else
+    refused("cuMemAlloc_v2", number(TIB))
+
+
+def everywhere():
+    pitch = ctypes.c_size_t()
+    refused("cuMemAllocPitch_v2", ctypes.byref(pitch), number(TIB >> 10), number(1 << 10), 4)
+    make("cuMemAlloc_v2", number(TIB))
+    refused("cuMemCreate", *create(1, 1, TIB))
+    make("cuMemCreate", *create(1, 1, TIB))
+    refused("cuMemCreate", *create(2, 0, TIB))  # on the host: no device's memory
+    make("cuMemCreate", *create(2, 0, TIB))
+    on_one = make("cuMemPoolCreate", words(pair(1, 0), pair(1, 1), *[0] * 9))
+    refused("cuMemAllocFromPoolAsync", number(TIB), number(on_one), None)
+    refused("cuMemAllocFromPoolAsync_ptsz", number(2 * TIB), number(0x5001), None)  # where, nobody tells
+
+
+def on_a_thread(allocations):
+    def run():
+        for _ in range(allocations):
+            make("cuMemAlloc_v2", number(20))
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def among_threads():
+    refused("cuMemAlloc_v2", number(TIB))
+    on_a_thread(63)
+    make("cuMemAlloc_v2", number(TIB))
+    refused("cuMemAlloc_v2", number(TIB))
+    on_a_thread(64)
+    make("cuMemAlloc_v2", number(TIB))
+
+
+def many_refusals():
+    for _ in range(200):
+        refused("cuMemAlloc_v2", number(1000 * TIB))
 
 
 call("cuInit", 0)

@@ -234,6 +234,53 @@ TEST(reader, refuses_other_files_and_newer_versions) {
   EXPECT_NE(error_of(header).find("impossible header size"), std::string::npos);
 }
 
+TEST(reader, reads_shortages_and_their_ends) {
+  TraceBytes bytes;
+  const auto add = [&](std::uint64_t given_back, std::uint32_t flags) {
+    bytes.add(wire::kShortage, [&](RecordBuilder& record) {
+      record.payload(wire::ShortagePayload{.device = device_id(1, 0xCD),
+                                           .bytes = 24ULL << 30,
+                                           .held = 128ULL << 30,
+                                           .given_back = given_back,
+                                           .result = flags == 0 ? 2 : 0,
+                                           .flags = flags,
+                                           .failures = 1,
+                                           .reserved = 0});
+      record.text(wire::kFunction, "cuMemAlloc_v2", 13);
+    });
+  };
+  add(0, 0);
+  add(32ULL << 30, wire::kShortageOver);
+  const auto trace = parse_trace(bytes.bytes, "x");
+  ASSERT_TRUE(trace);
+  ASSERT_EQ(trace->shortages.size(), 2U);
+  const ShortageEvent& end = trace->shortages[1];
+  EXPECT_FALSE(trace->shortages[0].over);
+  EXPECT_EQ(trace->shortages[0].result, 2);
+  EXPECT_TRUE(end.over);
+  EXPECT_EQ(end.function, "cuMemAlloc_v2");
+  EXPECT_EQ(end.device.ordinal, 1);
+  EXPECT_EQ(end.bytes >> 30, 24U);
+  EXPECT_EQ(end.held_bytes >> 30, 128U);
+  EXPECT_EQ(end.given_back_bytes >> 30, 32U);
+  EXPECT_EQ(end.failures, 1U);
+}
+
+TEST(reader, counters_of_a_writer_that_knew_no_shortages_have_none) {
+  std::string older = one_counters_file();
+  constexpr std::uint32_t kOlderSlot = 104;
+  std::memcpy(older.data() + offsetof(wire::CountersFile, device_bytes), &kOlderSlot, 4);
+  // Slot 1 of 104 bytes, where one of today's lies later.
+  std::memmove(older.data() + offsetof(wire::CountersFile, devices) + kOlderSlot,
+               older.data() + offsetof(wire::CountersFile, devices[1]), kOlderSlot);
+  older.resize(offsetof(wire::CountersFile, devices) + 2 * kOlderSlot);
+  const auto counters = parse_counters(older, "c");
+  ASSERT_TRUE(counters);
+  ASSERT_EQ(counters->devices.size(), 1U);
+  EXPECT_EQ(counters->devices[0].frees, 40U);
+  EXPECT_EQ(counters->devices[0].out_of_memory, 0U);
+}
+
 TEST(reader, reads_counters_and_refuses_broken_ones) {
   const std::string whole = one_counters_file();
   ASSERT_TRUE(parse_counters(whole, "c"));

@@ -160,6 +160,8 @@ inline std::string one_counters_file() {
   file.devices[1].allocations = 30;
   file.devices[1].frees = 40;
   file.devices[1].untracked = 50;
+  file.devices[1].out_of_memory = 60;
+  file.devices[1].shortages_over = 70;
   return {reinterpret_cast<const char*>(&file), sizeof file};
 }
 
