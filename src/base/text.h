@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace corral {
@@ -22,11 +23,18 @@ std::string lower(std::string_view text);
 // "0 and 1", "0, 1 and 2": for sentences in errors.
 std::string join_and(const std::vector<std::string>& parts);
 
-// The whole text as a number in `base`; nullopt when anything else is in it or it does not fit.
+// The whole text as a number; nullopt when anything else is in it or it does not fit. `base` is of
+// whole numbers; "nan" and "inf" are numbers where Number has them.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text, int base = 10) {
   Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  const auto parsed = [&] {
+    if constexpr (std::is_floating_point_v<Number>)
+      return std::from_chars(text.data(), text.data() + text.size(), value);
+    else
+      return std::from_chars(text.data(), text.data() + text.size(), value, base);
+  }();
+  const auto [end, error] = parsed;
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
   return value;
 }

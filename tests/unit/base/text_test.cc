@@ -51,5 +51,13 @@ TEST(text, printable_hides_what_a_terminal_would_obey) {
   EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82") << "cut sequence";
 }
 
+TEST(text, parses_fractions_where_the_number_has_them) {
+  EXPECT_EQ(parse_number<double>("12.5"), 12.5);
+  EXPECT_EQ(parse_number<double>("30"), 30);
+  for (const char* text : {"", "1e999", "1.5x", " 1", "+1"})
+    EXPECT_EQ(parse_number<double>(text), std::nullopt) << text;
+  EXPECT_EQ(parse_number<int>("12.5"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace corral
