@@ -22,11 +22,12 @@ ARROWS = {
     "isolate": {"base", "host", "gpu"},
     "launch": {"base", "host", "isolate"},
     "power": {"base", "host", "gpu"},
+    "mps": {"base", "host", "gpu", "isolate", "launch"},
     "sample": {"base", "host", "gpu", "snapshot"},
     "rules": {"base", "host", "gpu", "snapshot"},
     "report": {"base", "host", "gpu", "snapshot", "sample", "rules"},
     "cli": {"base", "host", "gpu", "trace", "snapshot", "isolate", "launch", "sample", "rules",
-            "report", "power"},
+            "report", "power", "mps"},
     # The simulated machine stands in for the driver: it knows nothing of what it tests.
     "sim": {"base"},
     # Lives inside other people's processes: these headers, and no more (see SHIM_HEADERS).
