@@ -60,10 +60,11 @@ Result<host::ProcessStat> own_stat() {
   return host::parse_stat(text);
 }
 
-// Of an owner in our own pid namespace.
+// Of an owner in our own pid namespace. One that nobody waits for, as in a container whose first
+// process does not, stays a zombie for good.
 bool is_alive(const Owner& owner) {
   const auto stat = host::read_stat(host::Root(), owner.pid);
-  return stat && stat->start_ticks == owner.start_ticks;
+  return stat && stat->start_ticks == owner.start_ticks && stat->state != 'Z';
 }
 
 std::vector<std::string> child_groups(const std::string& folder) {
@@ -86,6 +87,12 @@ void collect_members(const std::string& folder, std::vector<pid_t>& pids) {
     for (const std::string_view line : split(*text, '\n'))
       if (const auto pid = parse_number<pid_t>(line)) pids.push_back(*pid);
   for (const std::string& group : child_groups(folder)) collect_members(group, pids);
+}
+
+bool is_in_use(const std::string& folder) {
+  std::vector<pid_t> pids;
+  collect_members(folder, pids);
+  return !pids.empty();
 }
 
 // Innermost groups first. False with errno of the last failure.
@@ -225,7 +232,10 @@ unsigned remove_stale_cgroups(const std::string& parent) {
     const auto owner = parse_name(name);
     // A process of another namespace may be alive and about to enter its empty group.
     if (!owner || owner->pid_namespace != *pid_namespace) continue;
-    if (!is_alive(*owner) && remove_tree(parent + "/" + name)) ++removed;
+    if (is_alive(*owner)) continue;
+    // A job that outlives its Corral keeps the groups that it made, also those that are empty now.
+    const std::string path = parent + "/" + name;
+    if (!is_in_use(path) && remove_tree(path)) ++removed;
   }
   return removed;
 }

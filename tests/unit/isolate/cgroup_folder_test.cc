@@ -155,6 +155,47 @@ TEST_P(Group, stale_groups_of_dead_processes_are_removed_and_living_ones_kept) {
   EXPECT_EQ(::rmdir(foreign.c_str()), 0);
 }
 
+TEST_P(Group, a_maker_that_nobody_waits_for_does_not_keep_a_group) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    std::string path;
+    // Killed with its group, as by kill -9.
+    if (const auto group = CgroupFolder::create(parent_)) {
+      path = group->path();
+      (void)!::write(ends[1], path.data(), path.size());
+      ::kill(::getpid(), SIGKILL);
+    }
+    ::_exit(1);
+  }
+  ::close(ends[1]);
+  char path[512] = {};
+  ASSERT_GT(::read(ends[0], path, sizeof path - 1), 0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(exists(path));
+  EXPECT_EQ(remove_stale_cgroups(parent_), 1U);
+  EXPECT_FALSE(exists(path));
+  ::waitpid(pid, nullptr, 0);
+  ::close(ends[0]);
+}
+
+TEST_P(Group, a_job_that_outlives_its_corral_keeps_the_groups_that_it_made) {
+  const std::string stale = parent_ + "/" + own_prefix() + "4194304-1";
+  const std::string inner = stale + "/inner";
+  ASSERT_EQ(::mkdir(stale.c_str(), 0755), 0);
+  ASSERT_EQ(::mkdir(inner.c_str(), 0755), 0);
+  EXPECT_EQ(in_child([&] {
+              if (!write_existing(stale + "/cgroup.procs", "0")) return 1;
+              if (remove_stale_cgroups(parent_) != 0) return 2;
+              return exists(inner) ? 0 : 3;
+            }),
+            0);
+  EXPECT_EQ(remove_stale_cgroups(parent_), 1U);
+  EXPECT_FALSE(exists(stale));
+}
+
 TEST_P(Group, a_pid_that_was_used_again_does_not_keep_a_group) {
   // Our own pid with another start time.
   const std::string stale = parent_ + "/" + own_prefix() + std::to_string(::getpid()) + "-1";
