@@ -18,6 +18,9 @@ struct Texts : WatchTexts {
   std::string mems;
   std::string memory;
   std::string pids;
+  std::string torch_alloc;
+  std::string jax_alloc;
+  std::string tf_alloc;
 };
 
 void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
@@ -42,6 +45,13 @@ void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_option("--memory", texts.memory,
                  "the most memory it may have, swap included: 512M | 1.5G");
   app.add_option("--pids", texts.pids, "the most processes and threads it may have");
+  app.add_option(
+      "--torch-alloc", texts.torch_alloc,
+      "PyTorch's allocator, checked first: expandable_segments:True,max_split_size_mb:128");
+  app.add_option("--jax-alloc", texts.jax_alloc,
+                 "JAX's: preallocate:false,fraction:0.5,allocator:default|bfc|platform|cuda_async");
+  app.add_option("--tf-alloc", texts.tf_alloc,
+                 "TensorFlow's: growth:true,allocator:cuda_malloc_async|cuda_malloc|memory_guard");
   app.add_flag("--dry-run", options.dry_run, "print the plan, start nothing");
   app.add_flag("--print-commands", options.print_commands,
                "print what an administrator would type by hand (cgroup v1, v2, systemd-run),\n"
@@ -76,12 +86,32 @@ Result<void> take_limits(const CLI::App& app, const Texts& texts, isolate::Limit
   return {};
 }
 
+using AllocatorParser = Result<launch::AllocatorSettings>(std::string_view);
+
+Result<void> take_allocator(const CLI::App& app, const char* option, const std::string& text,
+                            AllocatorParser* parse, launch::AllocatorSettings& all) {
+  if (app.count(option) == 0) return {};
+  CORRAL_TRY(const launch::AllocatorSettings one, parse(text));
+  all.variables.insert(all.variables.end(), one.variables.begin(), one.variables.end());
+  all.remarks.insert(all.remarks.end(), one.remarks.begin(), one.remarks.end());
+  return {};
+}
+
+Result<void> take_allocators(const CLI::App& app, const Texts& texts,
+                             launch::AllocatorSettings& all) {
+  CORRAL_CHECK(
+      take_allocator(app, "--torch-alloc", texts.torch_alloc, launch::torch_allocator, all));
+  CORRAL_CHECK(take_allocator(app, "--jax-alloc", texts.jax_alloc, launch::jax_allocator, all));
+  return take_allocator(app, "--tf-alloc", texts.tf_alloc, launch::tensorflow_allocator, all);
+}
+
 Result<void> take_texts(const CLI::App& app, const Texts& texts, RunOptions& options) {
   CORRAL_CHECK(refuse_empty_variables({"CORRAL_GPUS", "CORRAL_ENFORCE"}));
   CORRAL_CHECK(take_watch_texts(app, texts, options));
   if (app.count("--gpus") > 0) options.gpus = texts.gpus;
   CORRAL_TRY(options.methods, isolate::parse_methods(texts.enforce));
   CORRAL_CHECK(take_limits(app, texts, options.limits));
+  CORRAL_CHECK(take_allocators(app, texts, options.allocators));
   options.observe = !texts.no_observe;
   for (std::string& path : options.refuse) {
     CORRAL_TRY(std::string full, absolute(path));

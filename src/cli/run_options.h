@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/watch_options.h"
 #include "isolate/plan.h"
+#include "launch/allocator_options.h"
 
 namespace corral::cli {
 
@@ -19,6 +20,7 @@ struct RunOptions : WatchOptions {
   bool tight = false;
   bool allow_unenforced = false;
   bool quiet_idle = false;
+  launch::AllocatorSettings allocators;  // of all frameworks together
   std::vector<std::string> refuse;
   isolate::LimitsRequest limits;
   bool dry_run = false;

@@ -35,6 +35,19 @@ struct Planned {
   isolate::Plan plan;
 };
 
+// Settings of the plan, so that --dry-run shows them.
+void add_settings(const RunOptions& options, isolate::Plan& plan) {
+  if (options.quiet_idle) plan.environment.push_back({"CUDA_DISABLE_PERF_BOOST", "1"});
+  launch::AllocatorSettings allocators = options.allocators;
+  const auto notes = launch::settle_with(launch::Environment(environ), allocators);
+  plan.environment.insert(plan.environment.end(), allocators.variables.begin(),
+                          allocators.variables.end());
+  plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  // Of no interest to a job that has run.
+  if (options.dry_run)
+    plan.notes.insert(plan.notes.end(), allocators.remarks.begin(), allocators.remarks.end());
+}
+
 Result<Planned> plan_run(const RunOptions& options) {
   Planned planned;
   planned.machine = gpu::open_machine();
@@ -49,8 +62,7 @@ Result<Planned> plan_run(const RunOptions& options) {
                                               .limits = options.limits,
                                               .hardware = planned.machine.machine.hardware,
                                               .by_hand = options.print_commands}));
-  // A setting of the plan, so that --dry-run shows it.
-  if (options.quiet_idle) planned.plan.environment.push_back({"CUDA_DISABLE_PERF_BOOST", "1"});
+  add_settings(options, planned.plan);
   return planned;
 }
 
