@@ -22,7 +22,7 @@ Result<void> undo(const gpu::Nvml& nvml, const Change& change) {
   if (!now)
     return fail(fmt::format("{}: whether its limit is {} again cannot be read: {}",
                             name(change.card), watts(change.before_mw), now.error().text()));
-  if (is_limit(*now, change.before_mw)) return {};
+  if (*now == change.before_mw) return {};
   return set_limit(nvml, change.card, change.before_mw);
 }
 
@@ -129,10 +129,12 @@ PutBack put_back(const gpu::Nvml& nvml, const Card& card, const Journal& journal
   const auto now = nvml.power_limit_mw(card.device);
   if (!now) return failed(card, journal, now.error().text());
   PutBack out;
-  if (is_limit(*now, entry.before_mw)) {
+  // A cap of less than a watt below is not what rounding made of the limit before.
+  const bool ours = is_limit(*now, entry.set_mw) && *now != entry.before_mw;
+  if (is_limit(*now, entry.before_mw) && !ours) {
     out = {PutBack::Outcome::as_before,
            fmt::format("{}: power limit {}, as before", name(card), watts(*now))};
-  } else if (!is_limit(*now, entry.set_mw)) {
+  } else if (!ours) {
     out = {PutBack::Outcome::changed,
            fmt::format("{}: somebody changed the power limit to {} meanwhile (it was {}, we set "
                        "{}): left as it is",

@@ -132,6 +132,22 @@ TEST_F(PowerCap, held_and_put_back) {
   EXPECT_EQ(files(), 0U);
 }
 
+TEST_F(PowerCap, a_cap_of_less_than_a_watt_is_put_back_too) {
+  const auto held = hold(*nvml_, plan(699500), folder_, this_process().value());
+  ASSERT_TRUE(held);
+  EXPECT_EQ(fake_.gpus[1].limit_mw, 699500U);
+  const PutBack back = put_back(*nvml_, cards_[1], (*held)[1].journal);
+  EXPECT_EQ(back.outcome, PutBack::Outcome::restored) << back.text;
+  EXPECT_EQ(fake_.gpus[1].limit_mw, 700000U);
+}
+
+TEST_F(PowerCap, a_cap_of_less_than_a_watt_that_another_card_refuses_is_undone) {
+  fake_.failures[std::string(kSetter) + "#1"] = 4;
+  EXPECT_FALSE(hold(*nvml_, plan(699500), folder_, this_process().value()));
+  EXPECT_EQ(fake_.gpus[0].limit_mw, 700000U);
+  EXPECT_EQ(files(), 0U);
+}
+
 TEST_F(PowerCap, a_card_that_refuses_puts_the_others_back) {
   for (const int code : {2, 3, 4, 999}) {
     fake_.failures = {{std::string(kSetter) + "#1", code}};
