@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "power-";
 constexpr std::string_view kSuffix = ".json";
+constexpr std::string_view kUnfinishedPrefix = "making-";
 constexpr std::size_t kLimitBytes = 64U << 10;
 constexpr int kSchema = 1;
 constexpr std::size_t kBootIdLength = 36;  // a UUID in text
@@ -210,7 +211,8 @@ Result<Journal> write_journal(const std::string& folder, const JournalEntry& ent
   if (!is_uuid(entry.gpu)) return fail("power journal: '" + entry.gpu + "' is no UUID of a GPU");
   CORRAL_CHECK(make_folder(folder));
   const std::string path = folder + "/" + file_name(entry.gpu);
-  Unfinished file{fmt::format("{}/making-{}-{}", folder, ::getpid(), file_name(entry.gpu)), Fd()};
+  Unfinished file{
+      fmt::format("{}/{}{}-{}", folder, kUnfinishedPrefix, ::getpid(), file_name(entry.gpu)), Fd()};
   // Left by a process of the same pid that was killed: never linked, so nobody's.
   ::unlink(file.path.c_str());
   CORRAL_TRY(file.fd, open_file(file.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
@@ -254,6 +256,26 @@ Result<std::string> set_aside(const std::string& path) {
     if (errno != EEXIST) return fail_sys("rename " + path, errno);
   }
   return fail(fmt::format("{}: {} files are set aside beside it", path, kMost), "remove them");
+}
+
+void remove_unfinished(const std::string& folder) {
+  const auto names = list_folder(folder);
+  if (!names || !check_private(folder)) return;
+  for (const std::string& name : *names) {
+    if (!name.starts_with(kUnfinishedPrefix) || name.find(kPrefix) == name.npos ||
+        !name.ends_with(kSuffix))
+      continue;
+    const std::string path = folder + "/" + name;
+    const auto file = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+    struct stat found{};
+    // What is empty may be a moment before its lock.
+    if (!file || ::fstat(file->get(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_size == 0)
+      continue;
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    if (::fcntl(file->get(), F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK) ::unlink(path.c_str());
+  }
 }
 
 Result<FoundJournals> find_journals(const std::string& folder) {

@@ -58,6 +58,10 @@ Result<void> remove_journal(const Journal& journal);
 // Renames it so that it is not found again; gives the new path.
 Result<std::string> set_aside(const std::string& path);
 
+// Removes what a process that was killed had not given its name yet, or had just given it. Before
+// anything else: a lock of this process on such a file would be lost.
+void remove_unfinished(const std::string& folder);
+
 struct FoundJournals {
   std::vector<JournalEntry> held;  // in use by a living process
   std::vector<Journal> left;       // their holders are gone; locked by us now

@@ -55,7 +55,7 @@ std::string recover_one(const gpu::Nvml& nvml, const gpu::Inventory& inventory,
                      fmt::format("it wants {}, and the card takes {} to {}", watts(entry.before_mw),
                                  watts(found->range.min_mw), watts(found->range.max_mw)),
                      "see corral power show, and set what you want", set);
-  const std::string why = fmt::format("pid {}, which had capped it, was killed", entry.pid);
+  const std::string why = fmt::format("pid {}, which had capped it, is gone", entry.pid);
   if (!set)
     return fmt::format("GPU {}: {}; corral power show would put back {}", found->card.index, why,
                        watts(entry.before_mw));
@@ -78,6 +78,7 @@ Result<std::string> journal_folder(const gpu::Machine& machine, uid_t uid, const
 Recovery recover(const gpu::Nvml& nvml, const gpu::Inventory& inventory, const std::string& folder,
                  std::string_view boot_id, bool set) {
   Recovery out;
+  if (set) remove_unfinished(folder);
   auto found = find_journals(folder);
   if (!found) {
     out.said.push_back("power journals: " + found.error().what);

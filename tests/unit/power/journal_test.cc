@@ -157,6 +157,35 @@ TEST_F(PowerJournal, is_set_aside_without_replacing_an_earlier_one) {
   EXPECT_EQ(read_file(folder_ + "/power-GPU-a.json.aside-2").value(), "second");
 }
 
+TEST_F(PowerJournal, what_a_killed_writer_left_unfinished_is_removed) {
+  const auto unfinished = [&](pid_t pid) {
+    return folder_ + "/making-" + std::to_string(pid) + "-power-" + entry().gpu + ".json";
+  };
+  ASSERT_EQ(in_child([&] { return write_journal(folder_, entry()) ? 0 : 1; }), 0);
+  const std::string journal = folder_ + "/power-" + entry().gpu + ".json";
+  // Killed between the two names of the file, before the first, and before anything was written.
+  ASSERT_EQ(::link(journal.c_str(), unfinished(1).c_str()), 0);
+  ASSERT_TRUE(write_file(unfinished(2), "{\"sch", 0600));
+  ASSERT_TRUE(write_file(unfinished(3), "", 0600));
+  ASSERT_EQ(::mkdir((folder_ + "/making-4-5").c_str(), 0700), 0);
+  remove_unfinished(folder_);
+  EXPECT_EQ(list_folder(folder_)->size(), 3U);
+  EXPECT_EQ(::access(journal.c_str(), F_OK), 0);
+  EXPECT_EQ(::access(unfinished(3).c_str(), F_OK), 0) << "it may be a moment before its lock";
+}
+
+TEST_F(PowerJournal, what_a_living_writer_has_not_finished_stays) {
+  const auto written = write_journal(folder_, entry());
+  ASSERT_TRUE(written);
+  const std::string unfinished = folder_ + "/making-1-power-" + entry().gpu + ".json";
+  ASSERT_EQ(::link(written->path.c_str(), unfinished.c_str()), 0);
+  EXPECT_EQ(in_child([&] {
+              remove_unfinished(folder_);
+              return ::access(unfinished.c_str(), F_OK) == 0 ? 0 : 1;
+            }),
+            0);
+}
+
 TEST_F(PowerJournal, of_a_folder_that_others_can_write_to_is_not_believed) {
   std::filesystem::create_directories(folder_);
   ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
