@@ -241,8 +241,12 @@ std::optional<std::vector<std::string>> csv_fields(std::string_view line) {
   }
 }
 
-GpusOption refused(std::string why) {
-  return {.kind = GpusOption::Kind::refused, .count = 0, .devices = {}, .text = std::move(why)};
+GpusOption refused(std::string_view value, std::string why) {
+  return {.kind = GpusOption::Kind::refused,
+          .count = 0,
+          .devices = {},
+          .text = std::string(value),
+          .why = std::move(why)};
 }
 
 bool take_count(std::string_view value, std::optional<int>& count) {
@@ -379,29 +383,32 @@ void skip_globals(Rest& words, ContainerCommand& out) {
 
 GpusOption parse_gpus_option(std::string_view value) {
   using Kind = GpusOption::Kind;
-  GpusOption out{.kind = Kind::not_read, .count = 0, .devices = {}, .text = std::string(value)};
+  GpusOption out{
+      .kind = Kind::not_read, .count = 0, .devices = {}, .text = std::string(value), .why = {}};
   if (value.find_first_of("$`") != value.npos) return out;
   const auto fields = csv_fields(value);
-  if (!fields) return refused("the quotes in it do not fit");
+  if (!fields) return refused(value, "the quotes in it do not fit");
   std::optional<int> count;
   for (const std::string& field : *fields) {
     const auto equals = field.find('=');
     const std::string_view key = std::string_view(field).substr(0, equals);
     if (equals == field.npos) {
-      if (count) return refused("it holds two counts");
-      if (!out.devices.empty()) return refused("a list of devices needs double quotes of its own");
-      if (!take_count(key, count)) return refused("\"" + field + "\" is neither all nor a number");
+      if (count) return refused(value, "it holds two counts");
+      if (!out.devices.empty())
+        return refused(value, "a list of devices needs double quotes of its own");
+      if (!take_count(key, count))
+        return refused(value, "\"" + field + "\" is neither all nor a number");
       continue;
     }
     const std::string_view text = std::string_view(field).substr(equals + 1);
     if (key == "device")
       for (const std::string_view device : split(text, ',')) out.devices.emplace_back(device);
     else if (key == "count" && !take_count(text, count))
-      return refused("\"" + field + "\" is neither all nor a number");
+      return refused(value, "\"" + field + "\" is neither all nor a number");
     else if (key != "count" && key != "driver" && key != "capabilities" && key != "options")
-      return refused("there is no key \"" + std::string(key) + "\"");
+      return refused(value, "there is no key \"" + std::string(key) + "\"");
   }
-  if (count && !out.devices.empty()) return refused("it holds devices and a count");
+  if (count && !out.devices.empty()) return refused(value, "it holds devices and a count");
   out.kind = !out.devices.empty() ? Kind::devices : Kind::count;
   if (out.devices.empty()) {
     const int number = count.value_or(1);

@@ -26,7 +26,8 @@ struct GpusOption {
   Kind kind = Kind::not_read;
   unsigned count = 0;
   std::vector<std::string> devices;
-  std::string text;  // the value as it was given; refused: why
+  std::string text;  // the value as it was given
+  std::string why;   // it is refused
 
   bool operator==(const GpusOption&) const = default;
 };

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "gpu/machine.h"
 #include "host/cgroup.h"
+#include "isolate/agents.h"
 #include "isolate/aliases.h"
 #include "isolate/cgroup2.h"
 #include "isolate/landlock.h"
@@ -24,6 +25,8 @@
 #include "isolate/plan.h"
 #include "isolate/seccomp.h"
 #include "isolate/selftest.h"
+
+extern char** environ;
 
 namespace corral::isolate {
 namespace {
@@ -216,6 +219,9 @@ Result<Host> read_host_facts(const Request& request) {
   if (request.limits.any()) {
     CORRAL_TRY(host.limits, read_limit_facts(request.hardware));
   }
+  host.variables = host::read_variables(environ);
+  host.surroundings = host::find_surroundings(host::Root(), host.variables);
+  if (!find_agents(request.command).empty()) host.cdi = read_cdi(request.hardware);
   const std::vector<Wanted> wanted = wanted_refusals(request);
   if (wanted.empty()) return host;
 

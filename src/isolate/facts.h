@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "host/mountinfo.h"
+#include "host/surroundings.h"
+#include "isolate/cdi.h"
 #include "isolate/limits.h"
 
 namespace corral::isolate {
@@ -90,6 +92,10 @@ struct Host {
   std::vector<RefusedFact> refused;  // in the order of the paths asked for
 
   std::optional<LimitFacts> limits;  // nullopt: no limit was asked for
+
+  std::vector<host::Surrounding> surroundings;  // the container and the batch job that we are in
+  host::Variables variables;                    // our environment
+  std::vector<CdiDevice> cdi;  // read for a command that starts a container or the like only
 };
 
 struct Request;

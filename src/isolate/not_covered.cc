@@ -8,15 +8,6 @@
 namespace corral::isolate {
 namespace {
 
-// Programs whose whole work is done by a process outside.
-constexpr std::string_view kAgents[] = {"docker", "podman", "nerdctl", "ctr",        "crictl",
-                                        "lxc",    "srun",   "ssh",     "systemd-run"};
-
-std::string_view base_name(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == path.npos ? path : path.substr(slash + 1);
-}
-
 void name_root(Plan& plan, const Host& host) {
   if (!host.root || plan.layers.empty()) return;
   if (plan.tight)
@@ -35,7 +26,7 @@ void name_root(Plan& plan, const Host& host) {
         "the job runs as root and could leave its cgroup; --tight closes the ways that are known");
 }
 
-void name_processes_outside(Plan& plan, const Request& request, const Host& host) {
+void name_processes_outside(Plan& plan, const Host& host) {
   const bool cgroup = plan.has(Layer::cgroup2) || plan.has(Layer::cgroup1);
   const bool mount = plan.has(Layer::mount);
   const bool fenced =
@@ -48,12 +39,6 @@ void name_processes_outside(Plan& plan, const Request& request, const Host& host
   if (!host.mps_pipe.empty())
     plan.not_covered.push_back("an MPS server works for whoever reaches " + host.mps_pipe +
                                ", on every GPU that it holds");
-  for (const std::string& word : request.command)
-    if (std::ranges::find(kAgents, base_name(word)) != std::end(kAgents)) {
-      plan.not_covered.push_back("\"" + printable(word) +
-                                 "\" hands its work to a process outside, which is not confined");
-      break;
-    }
   if (plan.tight && !host.docker_socket.empty())
     plan.not_covered.push_back("the container engine at " + host.docker_socket +
                                " would open any node for the job");
@@ -108,7 +93,7 @@ void name_what_is_not_covered(Plan& plan, const Request& request, const Host& ho
     return;
   }
   name_root(plan, host);
-  name_processes_outside(plan, request, host);
+  name_processes_outside(plan, host);
   name_nodes(plan, request, host);
 }
 

@@ -498,7 +498,9 @@ Result<Plan> make_plan(const Request& request, const Host& host) {
 
 Result<Plan> plan_for(const Request& request) {
   CORRAL_TRY(const Host host, read_host_facts(request));
-  return make_plan(request, host);
+  CORRAL_TRY(Plan plan, make_plan(request, host));
+  if (!request.by_hand) add_advice(plan, request, host);
+  return plan;
 }
 
 }  // namespace corral::isolate

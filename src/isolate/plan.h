@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "gpu/device.h"
 #include "gpu/selector.h"
+#include "isolate/advice.h"
+#include "isolate/around.h"
 #include "isolate/facts.h"
 #include "isolate/limits.h"
 
@@ -86,6 +88,8 @@ struct Plan {
   std::vector<std::string> not_covered{};     // ways out that are open here, one sentence each
   std::vector<std::string> general_limits{};  // ways out that any such promise leaves open
   std::vector<std::string> notes{};           // side effects and degradations worth a line
+  std::vector<Around> around{};               // what we are in, and whether that holds
+  std::vector<Advice> advice{};               // to be said before the job starts
 
   // For the layers that need them.
   bool user_namespaces = false;  // mounts are made in one, and locked by a second one

@@ -36,6 +36,29 @@ bool is_listed(const Plan& plan, const RefusedNode& node) {
   return plan.layers.empty() || is_held(plan, node);
 }
 
+// A way out stands under "not covered" already: here is what to type instead.
+std::vector<std::string> advice_lines(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (const Advice& advice : plan.advice) {
+    if (!advice.leaves) lines.push_back(advice.what);
+    if (!advice.instead.empty()) lines.push_back("instead: " + advice.instead);
+  }
+  return lines;
+}
+
+nlohmann::json around_json(const Around& around) {
+  nlohmann::json json = {{"kind", std::string(host::kind_name(around.place.kind))},
+                         {"name", around.place.name},
+                         {"evidence", around.place.evidence},
+                         {"privileged", around.place.privileged},
+                         {"openable", around.openable},
+                         {"text", around.text}};
+  json["given_by"] = around.given_by.empty() ? nlohmann::json() : nlohmann::json(around.given_by);
+  json["given_count"] = around.given_count ? nlohmann::json(*around.given_count) : nlohmann::json();
+  json["held"] = around.held ? nlohmann::json(*around.held) : nlohmann::json();
+  return json;
+}
+
 std::string headline(const Plan& plan) {
   if (!plan.layers.empty())
     return fmt::format("confined by {} (enforced: {})", join_and(layer_texts(plan)), plan.enforced);
@@ -77,6 +100,9 @@ std::vector<std::string> layer_texts(const Plan& plan) {
 std::string describe(const Plan& plan) {
   std::string text = headline(plan) + "\n";
   std::vector<std::string> lines;
+  for (const Around& around : plan.around) lines.push_back(around.text);
+  add_section(text, "around us", lines);
+  lines.clear();
   for (const RefusedNode& r : plan.refused)
     if (is_listed(plan, r))
       lines.push_back(fmt::format("{:<28} {:<10} {}", r.node.path, number_text(r.node), r.why));
@@ -94,6 +120,7 @@ std::string describe(const Plan& plan) {
   std::vector<std::string> holes = plan.not_covered;
   holes.insert(holes.end(), plan.general_limits.begin(), plan.general_limits.end());
   add_section(text, "not covered", holes);
+  add_section(text, "advice", advice_lines(plan));
   add_section(text, "notes", plan.notes);
   return text;
 }
@@ -111,6 +138,11 @@ nlohmann::json to_json(const Plan& plan) {
   }
   nlohmann::json allowed = nlohmann::json::array();
   for (const AllowedNode& a : plan.allowed) allowed.push_back({{"path", a.path}, {"why", a.why}});
+  nlohmann::json around = nlohmann::json::array();
+  for (const Around& one : plan.around) around.push_back(around_json(one));
+  nlohmann::json advice = nlohmann::json::array();
+  for (const Advice& one : plan.advice)
+    advice.push_back({{"what", one.what}, {"instead", one.instead}, {"leaves", one.leaves}});
   nlohmann::json environment = nlohmann::json::object();
   for (const Setting& s : plan.environment) environment[s.name] = s.value;
   return {{"enforced", plan.enforced},
@@ -126,6 +158,8 @@ nlohmann::json to_json(const Plan& plan) {
           {"limits", limits_json(plan.limits)},
           {"not_covered", plan.not_covered},
           {"general_limits", plan.general_limits},
+          {"around", around},
+          {"advice", advice},
           {"notes", plan.notes}};
 }
 

@@ -38,7 +38,7 @@ TEST(gpus_option, devices_by_number_and_uuid) {
 TEST(gpus_option, the_missing_inner_quotes_are_an_error_of_dockers) {
   for (const std::string_view value : {"device=0,1", "device=0,GPU-2b68"}) {
     EXPECT_EQ(parse_gpus_option(value).kind, Kind::refused) << value;
-    EXPECT_NE(parse_gpus_option(value).text.find("quotes of its own"), std::string::npos);
+    EXPECT_NE(parse_gpus_option(value).why.find("quotes of its own"), std::string::npos);
   }
 }
 
@@ -73,10 +73,10 @@ TEST(container_command, the_verb_is_found_behind_global_options) {
 }
 
 TEST(container_command, another_hosts_engine_is_told) {
-  const Words cases[] = {{"-H", "ssh://gpu2", "run"},  {"-Htcp://gpu2:2375", "run"},
-                         {"--host=ssh://gpu2", "run"}, {"--context", "gpu2", "run"},
-                         {"-c", "gpu2", "run"},
-                         {"--remote", "run"},          {"--connection", "gpu2", "run"}};
+  const Words cases[] = {{"-H", "ssh://gpu2", "run"},    {"-Htcp://gpu2:2375", "run"},
+                         {"--host=ssh://gpu2", "run"},   {"--context", "gpu2", "run"},
+                         {"-c", "gpu2", "run"},          {"--remote", "run"},
+                         {"--connection", "gpu2", "run"}};
   for (const Words& words : cases) {
     EXPECT_TRUE(parse_container_command(words).remote) << list(words);
     EXPECT_EQ(parse_container_command(words).verb, "run") << list(words);
