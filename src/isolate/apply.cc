@@ -130,6 +130,7 @@ Result<void> prepare_limits(Prepared& prepared) {
 
 Result<Prepared> prepare(const Plan& plan) {
   Prepared prepared{.plan = plan};
+  CORRAL_TRY(prepared.settled, take_place(prepared.plan));
   CORRAL_CHECK(prepare_cgroup(prepared));
   CORRAL_CHECK(prepare_limits(prepared));
   if (plan.has(Layer::landlock)) {
@@ -144,6 +145,9 @@ Result<Prepared> prepare(const Plan& plan) {
 
 Result<pid_t> fork_confined(const Prepared& prepared) {
   if (prepared.cgroup2) return prepared.cgroup2.fork_into();
+  for (const CgroupFolder& group : prepared.limit_groups)
+    if (prepared.plan.v2_place && group.path().starts_with(prepared.plan.v2_place->folder + "/"))
+      return group.fork_into();
   const pid_t pid = ::fork();
   if (pid < 0) return fail_sys("fork", errno);
   return pid;

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "isolate/cgroup_folder.h"
 #include "isolate/plan.h"
+#include "isolate/settle.h"
 
 namespace corral::isolate {
 
@@ -21,6 +22,7 @@ namespace corral::isolate {
 // leaves the parent's group alone.
 struct Prepared {
   Plan plan;
+  Settled settled{};  // before the groups: they go first
   CgroupFolder cgroup2{};
   CgroupFolder cgroup1{};
   // Of limits whose group is none of the two above: v1 has a hierarchy for each controller.

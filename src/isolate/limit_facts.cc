@@ -4,22 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "host/cgroup.h"
 #include "host/number_list.h"
 #include "isolate/limit_groups.h"
+#include "isolate/limit_places.h"
 #include "isolate/limits.h"
 
 namespace corral::isolate {
 namespace {
-
-bool is_word_of(const Result<std::string>& text, std::string_view word) {
-  if (!text) return false;
-  const std::vector<std::string_view> words = split(trim(*text), ' ');
-  return std::ranges::find(words, word) != words.end();
-}
 
 Result<std::vector<unsigned>> our_mems() {
   CORRAL_TRY(const std::string status, read_file("/proc/self/status"));
@@ -39,17 +35,17 @@ std::optional<std::uint64_t> memory_total() {
   return *kib << 10;
 }
 
-// Corral writes to no group that it did not make: enabling a controller in a group changes what
-// holds for everybody in it, and where that has processes the kernel forbids it anyway.
-std::string trouble2(const host::Root& root, const std::string& folder, std::string_view name) {
-  const std::string files = root.path(folder);
-  const std::string controller(name);
-  if (is_word_of(read_file(files + "/cgroup.subtree_control"), name)) return {};
-  if (!is_word_of(read_file(files + "/cgroup.controllers"), name))
-    return "cgroup v2 has no " + controller + " controller in " + folder +
-           " (cgroup.controllers; it may be in use by v1)";
-  return "the " + controller + " controller is not passed on below " + folder +
-         " (cgroup.subtree_control), and a group that has processes cannot pass it on";
+// v2 groups that can be had have other controllers, or there are none.
+std::string trouble2(const V2Places& places, std::string_view controller) {
+  const bool held = std::ranges::any_of(
+      places.places, [&](const V2Place& place) { return place.has(controller); });
+  if (held) return {};
+  std::vector<std::string> reasons;
+  if (!places.places.empty())
+    reasons.push_back("no group that we may make on cgroup v2 has the " + std::string(controller) +
+                      " controller (cgroup.controllers; it may be in use by v1)");
+  reasons.insert(reasons.end(), places.troubles.begin(), places.troubles.end());
+  return join(reasons, "; ");
 }
 
 std::string access_trouble(const host::Root& root, const std::string& folder) {
@@ -60,22 +56,19 @@ std::string access_trouble(const host::Root& root, const std::string& folder) {
 
 }  // namespace
 
-Controller read_controller(const host::Root& root, std::string_view name) {
+Controller read_controller(const host::Root& root, std::string_view name, const V2Places& places) {
   const auto entries = host::read_cgroup(root);
   const auto mounts = host::read_mountinfo(root);
-  const std::string controller(name);
   if (!entries || !mounts)
     return {.version = 0, .folder = {}, .trouble = "/proc/self/cgroup cannot be read"};
   if (const auto place = host::locate_v1(*entries, *mounts, name))
     return {.version = 1, .folder = place->folder, .trouble = access_trouble(root, place->folder)};
-  const auto place = host::locate_v2(*entries, *mounts);
-  if (!place)
-    return {.version = 0,
-            .folder = {},
-            .trouble = "no cgroup hierarchy with the " + controller + " controller is mounted"};
-  std::string trouble = trouble2(root, place->folder, name);
-  if (trouble.empty()) trouble = access_trouble(root, place->folder);
-  return {.version = 2, .folder = place->folder, .trouble = std::move(trouble)};
+  if (!host::locate_v2(*entries, *mounts))
+    return {
+        .version = 0,
+        .folder = {},
+        .trouble = "no cgroup hierarchy with the " + std::string(name) + " controller is mounted"};
+  return {.version = 2, .folder = {}, .trouble = trouble2(places, name)};
 }
 
 Result<LimitFacts> read_limit_facts(const host::Root& hardware) {
@@ -86,9 +79,13 @@ Result<LimitFacts> read_limit_facts(const host::Root& hardware) {
   CORRAL_TRY(const std::string online, read_file("/sys/devices/system/cpu/online"));
   CORRAL_TRY(facts.online_cpus, host::parse_number_list(online));
   facts.memory_total_bytes = memory_total();
-  facts.cpuset = read_controller(host::Root(), "cpuset");
-  facts.memory = read_controller(host::Root(), "memory");
-  facts.pids = read_controller(host::Root(), "pids");
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  facts.manager = find_manager(host::Root(), ::geteuid(), runtime == nullptr ? "" : runtime);
+  V2Places places = find_v2_places(host::Root(), facts.manager, ::geteuid() == 0);
+  facts.cpuset = read_controller(host::Root(), "cpuset", places);
+  facts.memory = read_controller(host::Root(), "memory", places);
+  facts.pids = read_controller(host::Root(), "pids", places);
+  facts.v2_places = std::move(places.places);
   return facts;
 }
 

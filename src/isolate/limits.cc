@@ -193,23 +193,68 @@ std::string systemd_properties(const Limit& limit) {
              : fmt::format("-p TasksMax={}", limit.amount);
 }
 
-Result<void> choose_way(Limit& limit, const Request& request, const LimitFacts& facts) {
+std::string_view controller_name(LimitKind kind) {
+  const bool cpuset = kind == LimitKind::cpus || kind == LimitKind::mems;
+  return cpuset ? "cpuset" : limit_name(kind);
+}
+
+// Nothing but a group holds them.
+bool needs_group(const Limit& limit) {
+  return limit.kind == LimitKind::memory || limit.kind == LimitKind::pids;
+}
+
+// A process is in one v2 group: the place that holds most of the limits, and all of those that
+// nothing else can hold.
+const V2Place* choose_place(const std::vector<Limit>& limits, const LimitFacts& facts) {
+  const V2Place* best = nullptr;
+  std::ptrdiff_t most = 0;
+  for (const V2Place& place : facts.v2_places) {
+    const auto left_to_v2 = [&](const Limit& limit) {
+      return limit.way != LimitWay::simulated && controller_of(facts, limit.kind).version == 2;
+    };
+    const auto held = [&](const Limit& limit) {
+      return left_to_v2(limit) && place.has(controller_name(limit.kind));
+    };
+    const bool all_needed = std::ranges::all_of(limits, [&](const Limit& limit) {
+      return !needs_group(limit) || !left_to_v2(limit) || held(limit);
+    });
+    const auto count = std::ranges::count_if(limits, held);
+    if (all_needed && count > most) {
+      best = &place;
+      most = count;
+    }
+  }
+  return best;
+}
+
+constexpr const char* kPlannedScope = "a systemd scope of its own";
+
+Result<void> choose_way(Limit& limit, const Request& request, const LimitFacts& facts,
+                        const V2Place* place) {
   if (request.by_hand) {
     limit.way = LimitWay::by_hand;
     return {};
   }
   if (limit.way == LimitWay::simulated) return {};
   const Controller& controller = controller_of(facts, limit.kind);
-  if (controller.trouble.empty()) {
-    limit.way = controller.version == 2 ? LimitWay::cgroup2 : LimitWay::cgroup1;
+  if (controller.version == 1 && controller.trouble.empty()) {
+    limit.way = LimitWay::cgroup1;
     limit.parent = controller.folder;
     return {};
   }
+  if (controller.version == 2 && place != nullptr && place->has(controller_name(limit.kind))) {
+    limit.way = LimitWay::cgroup2;
+    limit.parent = place->folder;
+    if (place->step == FirstStep::scope) limit.scope = kPlannedScope;
+    return {};
+  }
   limit.way = LimitWay::task;
-  if (limit.kind == LimitKind::cpus || limit.kind == LimitKind::mems) return {};
+  if (!needs_group(limit)) return {};
   const std::string name(limit_name(limit.kind));
   return fail(
-      fmt::format("--{} cannot be held here: {}", name, controller.trouble),
+      fmt::format("--{} cannot be held here: {}", name,
+                  controller.trouble.empty() ? "no group can have all that was asked for"
+                                             : controller.trouble),
       fmt::format("run it as root, where systemd is: systemd-run --scope {} corral run …; or leave "
                   "--{} out (--print-commands shows what to type by hand)",
                   systemd_properties(limit), name));
@@ -222,6 +267,10 @@ std::string mib_text(std::uint64_t bytes) {
 }
 
 }  // namespace
+
+bool V2Place::has(std::string_view controller) const {
+  return std::ranges::find(controllers, controller) != controllers.end();
+}
 
 Result<ListRequest> parse_list_limit(std::string_view option, std::string_view text) {
   if (text == "auto") return ListRequest{.automatic = true};
@@ -291,7 +340,13 @@ Result<PlannedLimits> plan_limits(const Request& request, const LimitFacts& fact
   if (asked.memory_bytes)
     out.limits.push_back({.kind = LimitKind::memory, .amount = *asked.memory_bytes});
   if (asked.pids) out.limits.push_back({.kind = LimitKind::pids, .amount = *asked.pids});
-  for (Limit& limit : out.limits) CORRAL_CHECK(choose_way(limit, request, facts));
+  const V2Place* place = request.by_hand ? nullptr : choose_place(out.limits, facts);
+  for (Limit& limit : out.limits) CORRAL_CHECK(choose_way(limit, request, facts, place));
+  if (place != nullptr) {
+    out.v2_place = *place;
+    out.manager = facts.manager;
+    if (!place->note.empty()) out.notes.push_back(place->note);
+  }
   if (asked.memory_bytes && facts.memory_total_bytes &&
       *asked.memory_bytes > *facts.memory_total_bytes)
     out.notes.push_back(
@@ -328,11 +383,10 @@ std::string limit_value(const Limit& limit) {
 }
 
 std::string limit_holder(const Limit& limit) {
-  const bool cpuset = limit.kind == LimitKind::cpus || limit.kind == LimitKind::mems;
-  const std::string controller = cpuset ? "cpuset" : std::string(limit_name(limit.kind));
+  const std::string controller(controller_name(limit.kind));
   switch (limit.way) {
     case LimitWay::cgroup2:
-      return "cgroup v2 " + controller;
+      return "cgroup v2 " + controller + (limit.scope.empty() ? "" : " in " + limit.scope);
     case LimitWay::cgroup1:
       return "cgroup v1 " + controller;
     case LimitWay::task:

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "host/numa.h"
 #include "host/root.h"
+#include "isolate/systemd.h"
 
 namespace corral::isolate {
 
@@ -51,8 +52,27 @@ constexpr std::uint64_t kLeastMemoryBytes = 4U << 20;
 // One controller of the group that we are in.
 struct Controller {
   int version = 0;      // 1 or 2; 0: mounted nowhere
-  std::string folder;   // of the group that we are in
+  std::string folder;   // v1: of the group that we are in
   std::string trouble;  // why no group with it can be made there; empty: one can
+};
+
+// What must happen before a group with controllers can be made in a place on cgroup v2.
+enum class FirstStep {
+  none,    // the controllers are passed on already
+  enable,  // the root group is made to pass them on
+  settle,  // we go from the group into one below it, since one with processes passes nothing on
+  scope,   // systemd's manager makes a scope for us; then as `settle`
+};
+
+// A place on cgroup v2 for the job's group.
+struct V2Place {
+  std::string folder{};  // empty for a scope: not there yet
+  FirstStep step = FirstStep::none;
+  std::vector<std::string> controllers{};  // that a group there can have
+  std::string note{};  // a side effect worth a line in the verdict; may be empty
+
+  bool has(std::string_view controller) const;
+  bool operator==(const V2Place&) const = default;
 };
 
 struct LimitFacts {
@@ -64,6 +84,9 @@ struct LimitFacts {
   Controller cpuset{};
   Controller memory{};
   Controller pids{};
+  std::vector<V2Place>
+      v2_places{};    // in order of preference; for controllers that v1 does not have
+  Manager manager{};  // for a place with FirstStep::scope
 };
 
 enum class LimitKind { cpus, mems, memory, pids };
@@ -79,6 +102,7 @@ struct Limit {
   std::string why{};                // "NUMA node 1 of GPU 4"; empty: the list was given
   LimitWay way = LimitWay::task;
   std::string parent{};       // cgroup: the folder in which the job's own group is made
+  std::string scope{};        // of systemd, that the group is in; empty: none
   bool job_can_leave = true;  // the job has the rights to take it off
 
   bool operator==(const Limit&) const = default;
@@ -86,6 +110,8 @@ struct Limit {
 
 struct PlannedLimits {
   std::vector<Limit> limits{};
+  std::optional<V2Place> v2_place{};  // of those that a v2 group holds
+  Manager manager{};                  // to ask for a scope
   std::vector<std::string> notes{};
 };
 
@@ -98,8 +124,10 @@ Result<PlannedLimits> plan_limits(const Request& request, const LimitFacts& fact
 // Of the live host; the NUMA nodes of `hardware`. A controller that is missing is a fact.
 Result<LimitFacts> read_limit_facts(const host::Root& hardware);
 
-// The group that we are in, with the files of `root`: whether a group with `name` can be made.
-Controller read_controller(const host::Root& root, std::string_view name);
+// With the files of `root`: the hierarchy of the controller, and what keeps a group from having it.
+// For v2 by what find_v2_places found.
+struct V2Places;
+Controller read_controller(const host::Root& root, std::string_view name, const V2Places& places);
 
 // "CPUs 0-15", "memory 512 MiB", "at most 100 processes".
 std::string limit_value(const Limit& limit);

@@ -393,12 +393,21 @@ Result<void> add_limits(Plan& plan, const Request& request, const Host& host) {
   if (!host.limits) return {};
   CORRAL_TRY(PlannedLimits planned, plan_limits(request, *host.limits));
   plan.limits = std::move(planned.limits);
+  plan.v2_place = std::move(planned.v2_place);
+  plan.manager = std::move(planned.manager);
   plan.notes = std::move(planned.notes);
   return {};
 }
 
 bool in_limit_group(const Limit& limit) {
   return limit.way == LimitWay::cgroup1 || limit.way == LimitWay::cgroup2;
+}
+
+// By writing to cgroup.procs outside, or, on v2, by starting a process there (clone3), which asks
+// no Landlock rule.
+bool can_leave(const Plan& plan, const Limit& limit) {
+  if (!in_limit_group(limit) || plan.read_only.empty()) return true;
+  return limit.way == LimitWay::cgroup2 && !plan.filter_cgroup_exits;
 }
 
 }  // namespace
@@ -486,12 +495,12 @@ Result<Plan> make_plan(const Request& request, const Host& host) {
   CORRAL_CHECK(add_refused(plan, wanted, host));
   plan.no_new_privs = plan.has(Layer::landlock) || plan.has(Layer::seccomp) ||
                       (plan.has(Layer::landlock_scope) && !host.cap_sys_admin);
-  plan.filter_cgroup_exits = plan.tight && host.root &&
-                             (has_cgroup(plan) || std::ranges::any_of(plan.limits, in_limit_group));
+  // A group with limits may be one that was delegated to a user, who can leave it like root.
+  const bool in_groups = std::ranges::any_of(plan.limits, in_limit_group);
+  plan.filter_cgroup_exits = plan.tight && (in_groups || (host.root && has_cgroup(plan)));
   // Root's writes there do more than leave a group: the kernel runs a v1 release_agent outside.
-  if (plan.has(Layer::landlock) && host.root) plan.read_only = host.cgroup_mounts;
-  for (Limit& limit : plan.limits)
-    limit.job_can_leave = !in_limit_group(limit) || plan.read_only.empty();
+  if (plan.has(Layer::landlock) && (host.root || in_groups)) plan.read_only = host.cgroup_mounts;
+  for (Limit& limit : plan.limits) limit.job_can_leave = can_leave(plan, limit);
   name_what_is_not_covered(plan, request, host);
   return plan;
 }

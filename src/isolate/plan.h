@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +39,9 @@ struct Request {
   Selection allowed;
   std::vector<std::string> command;  // the job's argv: a docker client in it is named
   LimitsRequest limits;
-  host::Root hardware;   // the machine of the inventory: its NUMA nodes are read there
+  host::Root hardware;  // the machine of the inventory: its NUMA nodes are read there
+  // Of an MPS daemon that is itself confined to the selection: no way out. Empty: there is none.
+  std::string own_mps_pipe{};
   bool by_hand = false;  // the plan is only printed (--print-commands): nothing here must hold it
 
   bool asks_for(Method method) const;
@@ -86,6 +89,7 @@ struct Plan {
   std::vector<Setting> environment{};
   std::vector<Limit> limits{};                // beside the GPUs; held whatever `enforced` says
   std::vector<std::string> not_covered{};     // ways out that are open here, one sentence each
+  std::vector<std::string> open_ways{};       // of those, who would work on any GPU for the job
   std::vector<std::string> general_limits{};  // ways out that any such promise leaves open
   std::vector<std::string> notes{};           // side effects and degradations worth a line
   std::vector<Around> around{};               // what we are in, and whether that holds
@@ -98,7 +102,9 @@ struct Plan {
   std::vector<std::string> read_only{};  // cgroup mounts that Landlock leaves readable only
   std::string cgroup2_parent{};          // folder in which the job's own group is made
   std::string cgroup1_parent{};
-  bool filter_cgroup_exits = false;  // the filter also refuses clone3 and bpf
+  std::optional<V2Place> v2_place{};  // of the limits; taken before a group is made
+  Manager manager{};                  // of systemd, to ask for a scope
+  bool filter_cgroup_exits = false;   // the filter also refuses clone3 and bpf
 
   bool has(Layer layer) const;
 };

@@ -11,6 +11,7 @@
 
 #include "in_child.h"
 #include "isolate/apply.h"
+#include "isolate/limit_places.h"
 #include "must_work.h"
 
 namespace corral::isolate {
@@ -19,7 +20,8 @@ namespace {
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 bool can_make_groups(const char* controller) {
-  return read_controller(host::Root(), controller).trouble.empty();
+  const V2Places places = find_v2_places(host::Root(), Manager{}, ::geteuid() == 0);
+  return read_controller(host::Root(), controller, places).trouble.empty();
 }
 
 #define NEEDS_GROUPS(controller) \

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "isolate/by_hand.h"
@@ -36,6 +34,8 @@ LimitFacts two_nodes(int version) {
   facts.cpuset = {.version = version, .folder = "/cg/cpuset", .trouble = {}};
   facts.memory = {.version = version, .folder = "/cg/memory", .trouble = {}};
   facts.pids = {.version = version, .folder = "/cg/pids", .trouble = {}};
+  if (version == 2)
+    facts.v2_places = {{.folder = "/cg", .controllers = {"cpuset", "memory", "pids"}}};
   return facts;
 }
 
@@ -118,7 +118,7 @@ TEST(limits, auto_takes_the_node_of_the_gpu) {
   EXPECT_EQ(planned->limits[0].numbers, range(4, 7));
   EXPECT_EQ(planned->limits[0].why, "NUMA node 1 of GPU 1");
   EXPECT_EQ(planned->limits[0].way, LimitWay::cgroup2);
-  EXPECT_EQ(planned->limits[0].parent, "/cg/cpuset");
+  EXPECT_EQ(planned->limits[0].parent, "/cg");
   EXPECT_EQ(planned->limits[1].numbers, (std::vector<unsigned>{1}));
 }
 
@@ -248,54 +248,76 @@ TEST(limits, a_tight_job_of_root_cannot_leave_them) {
   EXPECT_THAT(limit_text(plan->limits[0]), Not(HasSubstr("leave")));
 }
 
-// A made-up host of cgroup v2: the v2 controllers of the machine that tests run on may belong to
-// v1.
-class MadeV2 : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string folder = (std::filesystem::temp_directory_path() / "corral-v2-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    root_ = folder;
-    write("/proc/self/cgroup", "0::/session\n");
-    write("/proc/self/mountinfo", "30 1 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
-    write("/cg/session/cgroup.procs", "");
-    write("/cg/session/cgroup.controllers", "cpuset memory\n");
-    write("/cg/session/cgroup.subtree_control", "cpuset\n");
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& path, std::string_view text) const {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
-  }
-  std::string root_;
-};
-
-TEST_F(MadeV2, a_controller_must_be_passed_on_below_our_group) {
-  const host::Root root(root_);
-  const Controller cpuset = read_controller(root, "cpuset");
-  EXPECT_EQ(cpuset.version, 2);
-  EXPECT_EQ(cpuset.folder, "/cg/session");
-  EXPECT_EQ(cpuset.trouble, "");
-  EXPECT_THAT(read_controller(root, "memory").trouble,
-              HasSubstr("not passed on below /cg/session (cgroup.subtree_control)"));
-  EXPECT_THAT(read_controller(root, "pids").trouble, HasSubstr("no pids controller"));
+TEST(limits, the_place_on_v2_is_one_that_holds_what_only_a_group_can) {
+  LimitFacts facts = two_nodes(2);
+  facts.v2_places = {{.folder = "/cg/cpus", .controllers = {"cpuset"}},
+                     {.folder = "/cg/ours",
+                      .step = FirstStep::settle,
+                      .controllers = {"memory", "pids"},
+                      .note = "we moved"},
+                     {.step = FirstStep::scope, .controllers = {"memory", "pids"}}};
+  Request request = with_cpus(give({1}), "4");
+  request.limits.memory_bytes = 1U << 30;
+  const auto planned = plan_limits(request, facts);
+  ASSERT_TRUE(planned) << planned.error().what;
+  EXPECT_EQ(planned->limits[0].way, LimitWay::task);
+  EXPECT_EQ(planned->limits[1].way, LimitWay::cgroup2);
+  EXPECT_EQ(planned->limits[1].parent, "/cg/ours");
+  EXPECT_EQ(planned->notes, std::vector<std::string>{"we moved"});
+  request.limits.memory_bytes.reset();
+  EXPECT_EQ(plan_limits(request, facts)->limits[0].parent, "/cg/cpus");
+  EXPECT_TRUE(plan_limits(request, facts)->notes.empty());
 }
 
-TEST_F(MadeV2, a_v1_hierarchy_of_the_controller_comes_first) {
-  write("/proc/self/cgroup", "3:pids:/a\n0::/session\n");
-  write("/proc/self/mountinfo",
-        "30 1 0:26 / /cg rw - cgroup2 cgroup2 rw\n31 1 0:27 / /v1 rw - cgroup cgroup rw,pids\n");
-  write("/v1/a/cgroup.procs", "");
-  const Controller pids = read_controller(host::Root(root_), "pids");
-  EXPECT_EQ(pids.version, 1);
-  EXPECT_EQ(pids.folder, "/v1/a");
-  EXPECT_EQ(pids.trouble, "");
+TEST(limits, a_place_with_the_cpuset_too_is_better) {
+  LimitFacts facts = two_nodes(2);
+  facts.v2_places = {{.folder = "/cg/ours", .controllers = {"memory", "pids"}},
+                     {.step = FirstStep::scope, .controllers = {"cpuset", "memory", "pids"}}};
+  Request request = with_cpus(give({1}), "4");
+  request.limits.memory_bytes = 1U << 30;
+  const auto planned = plan_limits(request, facts);
+  ASSERT_TRUE(planned);
+  EXPECT_EQ(planned->v2_place, facts.v2_places[1]);
+  EXPECT_EQ(
+      limit_text(planned->limits[1]),
+      "memory 1024 MiB by cgroup v2 memory in a systemd scope of its own, which a job with our "
+      "rights could leave");
+  EXPECT_EQ(limits_json(planned->limits)["cpus"]["held_by"],
+            "cgroup v2 cpuset in a systemd scope of its own");
 }
 
-TEST_F(MadeV2, no_hierarchy_at_all_is_named) {
-  write("/proc/self/mountinfo", "30 1 0:26 / /tmp rw - tmpfs tmpfs rw\n");
-  EXPECT_EQ(read_controller(host::Root(root_), "pids").version, 0);
-  EXPECT_THAT(read_controller(host::Root(root_), "pids").trouble, HasSubstr("no cgroup hierarchy"));
+TEST(limits, places_that_hold_one_each_of_two_are_none) {
+  LimitFacts facts = two_nodes(2);
+  facts.v2_places = {{.folder = "/a", .controllers = {"memory"}},
+                     {.folder = "/b", .controllers = {"pids"}}};
+  Request request = give({1});
+  request.limits.memory_bytes = 1U << 30;
+  request.limits.pids = 10;
+  EXPECT_THAT(refusal(request, facts), HasSubstr("no group can have all that was asked for"));
+}
+
+TEST(limits, only_a_filter_keeps_a_job_in_a_v2_group) {
+  Request request = with_cpus(give({0, 1}), "2");
+  request.refuse_paths = {"/dev/full"};
+  request.methods = {Method::landlock};
+  Host host;
+  host.landlock_abi = 7;
+  host.seccomp_filter = true;
+  host.cgroup_mounts = {"/cg"};
+  host.limits = two_nodes(2);
+  host.refused = {
+      {.node = {.path = "/dev/full", .type = Node::Type::character, .major = 1, .minor = 7},
+       .refused_now = false}};
+  const auto plan = make_plan(request, host);
+  ASSERT_TRUE(plan) << plan.error().what;
+  EXPECT_EQ(plan->read_only, std::vector<std::string>{"/cg"});
+  EXPECT_TRUE(plan->limits[0].job_can_leave);  // clone3 into another group asks no Landlock rule
+  request.tight = true;
+  request.methods = {Method::automatic};
+  const auto tight = make_plan(request, host);
+  ASSERT_TRUE(tight) << tight.error().what;
+  EXPECT_TRUE(tight->filter_cgroup_exits);
+  EXPECT_FALSE(tight->limits[0].job_can_leave);
 }
 
 TEST(by_hand, tells_all_three_ways_with_the_same_values) {
