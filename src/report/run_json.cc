@@ -92,6 +92,7 @@ Json gpus(const Run& run) {
                     {"job_memory_peak_bytes", or_null(gpu.job_memory_peak_bytes)},
                     {"allocated_peak_bytes", or_null(memory.allocated_peak_bytes)},
                     {"unexplained_peak_bytes", or_null(memory.unexplained_peak_bytes)},
+                    {"allocations_refused", or_null(gpu.allocations_refused)},
                     {"memory_min_bytes", or_null(n.memory_min_bytes)},
                     {"memory_max_bytes", or_null(n.memory_max_bytes)},
                     {"power_mean_w", rounded(n.power_mean_w)},
@@ -164,6 +165,22 @@ Json no_such_devices(const Run& run) {
   return list;
 }
 
+Json shortages(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::Shortage& shortage : run.shortages)
+    list.push_back({{"gpu", or_null(shortage.gpu)},
+                    {"pid", shortage.pid},
+                    {"process", shortage.process},
+                    {"time_s", rounded(shortage.time_s)},
+                    {"call", shortage.call},
+                    {"bytes", shortage.bytes},
+                    {"held_bytes", shortage.held_bytes},
+                    {"failures", shortage.failures},
+                    {"given_back_bytes", or_null(shortage.given_back_bytes)},
+                    {"culprit", culprit(shortage.culprit)}});
+  return list;
+}
+
 Json findings(const rules::Verdict& verdict) {
   Json list = Json::array();
   for (const rules::Finding& finding : verdict.findings)
@@ -222,6 +239,35 @@ Json limits(const Run& run) {
   return object;
 }
 
+Json mps(const Run& run) {
+  if (!run.mps) return nullptr;
+  return {{"percent", run.mps->percent},
+          {"memory_bytes", or_null(run.mps->memory_bytes)},
+          {"gpu", run.mps->gpu},
+          {"daemon_pid", run.mps->daemon_pid},
+          {"daemon_enforced", run.mps->daemon_enforced}};
+}
+
+Json around(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::Around& one : run.confinement.around)
+    list.push_back({{"kind", one.kind},
+                    {"name", one.name},
+                    {"evidence", one.evidence},
+                    {"given_by", text_or_null(one.given_by)},
+                    {"given_count", or_null(one.given_count)},
+                    {"held", or_null(one.held)},
+                    {"text", one.text}});
+  return list;
+}
+
+Json advice(const Run& run) {
+  Json list = Json::array();
+  for (const snapshot::Advice& one : run.confinement.advice)
+    list.push_back({{"what", one.what}, {"instead", text_or_null(one.instead)}});
+  return list;
+}
+
 Json notes(const Run& run) {
   Json list = run.notes;
   for (const std::string& remark : run.remarks) list.push_back(remark);
@@ -247,8 +293,12 @@ std::string run_json(const Run& run, const rules::Verdict& verdict) {
       {"as_root", confinement.as_root},
       {"refused", confinement.refused},
       {"not_covered", confinement.not_covered},
+      {"open_ways", confinement.open_ways},
       {"general_limits", confinement.general_limits},
       {"limits", limits(run)},
+      {"mps", mps(run)},
+      {"around", around(run)},
+      {"advice", advice(run)},
       {"allowed", allowed(run)},
       {"expected", text_or_null(run.expectation.text)},
       {"deny", run.expectation.denied},
@@ -256,6 +306,7 @@ std::string run_json(const Run& run, const rules::Verdict& verdict) {
       {"contexts", contexts(run)},
       {"inits", inits(run)},
       {"no_such_devices", no_such_devices(run)},
+      {"shortages", shortages(run)},
       {"findings", findings(verdict)},
       {"not_checked", not_checked(verdict)},
       {"orphans", orphans(run)},

@@ -97,6 +97,7 @@ void add_inits(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run
     init.process = process_text(trace);
     init.time_s = seconds(event.monotonic_ns, start_ns);
     init.result = event.result;
+    if (trace.exit_monotonic_ns) init.exited_s = seconds(*trace.exit_monotonic_ns, start_ns);
     init.visible_devices = variable(event, "CUDA_VISIBLE_DEVICES");
     init.device_order = variable(event, "CUDA_DEVICE_ORDER");
     for (const char* name : kRankVariables)
@@ -180,6 +181,46 @@ void add_contexts(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& 
   }
 }
 
+void add_shortages(const trace::ProcessTrace& trace, std::int64_t start_ns, Run& run) {
+  // Those of this process that are not over: the thread's, by position in run.shortages.
+  std::map<std::uint32_t, std::size_t> open;
+  for (const trace::ShortageEvent& event : trace.shortages) {
+    const auto at = open.find(event.tid);
+    const bool same = at != open.end() && run.shortages[at->second].bytes == event.bytes &&
+                      run.shortages[at->second].gpu == gpu_of(event.device, run) &&
+                      (event.over || event.failures > 1);
+    if (!same) {
+      open[event.tid] = run.shortages.size();
+      run.shortages.push_back({.gpu = gpu_of(event.device, run),
+                               .pid = static_cast<pid_t>(trace.pid),
+                               .process = process_text(trace),
+                               .time_s = seconds(event.monotonic_ns, start_ns),
+                               .call = event.function,
+                               .bytes = event.bytes,
+                               .held_bytes = event.held_bytes,
+                               .failures = event.failures,
+                               .given_back_bytes = {},
+                               .culprit = culprit_of(stack_of(trace, event.stack).python)});
+    }
+    Shortage& shortage = run.shortages[open[event.tid]];
+    shortage.failures = event.failures;
+    if (!event.over) continue;
+    shortage.given_back_bytes = event.given_back_bytes;
+    open.erase(event.tid);
+  }
+}
+
+// Every process that was observed counts its own; one without a counters file leaves it unknown.
+void count_refusals(const std::vector<trace::ProcessTrace>& traces, Run& run) {
+  for (const trace::ProcessTrace& trace : traces)
+    if (!trace.counters) return;
+  for (GpuRun& gpu : run.gpus) gpu.allocations_refused = 0;
+  for (const trace::ProcessTrace& trace : traces)
+    for (const trace::DeviceCounters& device : trace.counters->devices)
+      if (const auto gpu = gpu_of(device.device, run))
+        *run.gpus[*gpu].allocations_refused += device.out_of_memory;
+}
+
 // What the processes with this pid allocated on the GPU; exec keeps the pid.
 std::optional<std::uint64_t> allocated_peak_bytes(
     const std::vector<const trace::ProcessTrace*>& traces, unsigned gpu, const Run& run) {
@@ -232,6 +273,7 @@ void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t sta
     add_inits(trace, start_ns, run);
     add_contexts(trace, start_ns, run);
     add_no_such_devices(trace, start_ns, run);
+    add_shortages(trace, start_ns, run);
     run.coverage.records_lost += trace.records_lost();
     if (trace.damage) run.notes.push_back(trace.damage->what);
     if (trace.cut)
@@ -239,6 +281,8 @@ void add_traces(const std::vector<trace::ProcessTrace>& traces, std::int64_t sta
           "the trace of pid {} ends within a record: what that told is lost", trace.pid));
   }
   add_allocations(traces, run);
+  count_refusals(traces, run);
+  std::ranges::stable_sort(run.shortages, {}, &Shortage::time_s);
   std::ranges::stable_sort(run.contexts, {}, &Context::time_s);
   std::ranges::stable_sort(run.inits, {}, &Init::time_s);
   for (GpuRun& gpu : run.gpus) gpu.contexts = 0;

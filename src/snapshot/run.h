@@ -81,6 +81,7 @@ struct Init {
   std::string process;
   double time_s = 0;
   int result = 0;                              // CUresult
+  std::optional<double> exited_s{};            // nullopt: not known, for it was killed
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES; nullopt: not set
   std::optional<std::string> device_order;
   std::map<std::string, std::string> rank_variables;  // those that are set: RANK, LOCAL_RANK, …
@@ -97,6 +98,23 @@ struct NoSuchDevice {
   double time_s = 0;
   std::string call;  // "cuDeviceGet", or one that makes a context
   int ordinal = 0;
+  std::optional<PythonFrame> culprit;
+};
+
+// Allocations that the driver refused for want of memory: of one thread, of one size, one after the
+// other.
+struct Shortage {
+  std::optional<unsigned> gpu;  // index in the inventory
+  pid_t pid = 0;
+  std::string process;
+  double time_s = 0;             // of the first
+  std::string call;              // "cuMemAlloc_v2"
+  std::uint64_t bytes = 0;       // asked for each time
+  std::uint64_t held_bytes = 0;  // by the process's own calls on that GPU, at the first
+  unsigned failures = 1;
+  // The thread's next allocation was of the same size and succeeded: of `held_bytes`, what was
+  // given back before it. nullopt: it was not.
+  std::optional<std::uint64_t> given_back_bytes;
   std::optional<PythonFrame> culprit;
 };
 
@@ -121,7 +139,10 @@ struct GpuProcess {
 struct GpuRun {
   gpu::Gpu gpu;
   bool allowed = false;
-  std::vector<Sample> samples;       // time_s < 0: before the job
+  std::vector<Sample> samples;  // time_s < 0: before the job
+  // Allocations of the job that the driver refused for want of memory; nullopt: not all were
+  // counted.
+  std::optional<std::uint64_t> allocations_refused{};
   std::optional<unsigned> contexts;  // of the job, by the traces; nullopt: nothing was observed
   std::optional<std::uint64_t> job_memory_peak_bytes;  // by NVML's process list
   std::vector<GpuProcess> processes;       // every process ever seen on it during the run
@@ -148,6 +169,15 @@ struct Coverage {
   std::uint64_t records_lost = 0;
 };
 
+// What `--mps` gave each process of the job.
+struct MpsShare {
+  double percent = 100;                       // of the multiprocessors
+  std::optional<std::uint64_t> memory_bytes;  // nullopt: no limit of Corral's
+  unsigned gpu = 0;                           // index in the inventory
+  pid_t daemon_pid = 0;
+  std::string daemon_enforced;  // what confines the daemon; "none"
+};
+
 struct Exit {
   std::optional<int> code;
   std::optional<int> signal;
@@ -164,6 +194,24 @@ struct HeldLimit {
   bool job_can_change = true;
 };
 
+// The container or the batch job in which the run was started.
+struct Around {
+  std::string kind;                     // "docker", "slurm", …
+  std::string name;                     // "Slurm job 4711"
+  std::string evidence;                 // "SLURM_JOB_ID"
+  std::string given_by;                 // "SLURM_JOB_GPUS=2,3"; empty: it names none
+  std::optional<unsigned> given_count;  // GPUs that it names
+  std::optional<bool> held;             // nothing but those can be opened
+  std::string text;                     // for people
+};
+
+// What was said before the job started.
+struct Advice {
+  std::string what;
+  std::string instead;  // what to type; may be empty
+  bool leaves = false;  // `what` stands in Confinement::not_covered too
+};
+
 struct Confinement {
   std::string enforced = "none";  // design.md section 7
   std::vector<std::string>
@@ -175,8 +223,11 @@ struct Confinement {
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as the job was given it
   std::vector<std::string> refused;            // node paths that the self-test saw refused
   std::vector<std::string> not_covered;        // what stays open on this host, in words
+  std::vector<std::string> open_ways{};        // of those, who would work on any GPU for the job
   std::vector<std::string> general_limits;     // what the kind of promise always leaves open
   std::vector<HeldLimit> limits{};             // --cpus, --mems, --memory, --pids
+  std::vector<Around> around{};
+  std::vector<Advice> advice{};
 };
 
 // What the job of `corral trace` is meant to use: nothing was refused to it.
@@ -198,10 +249,12 @@ struct Run {
   double duration_s = 0;
   Exit exit;
   Confinement confinement;
+  std::optional<MpsShare> mps;
   std::vector<GpuRun> gpus;
   std::vector<Context> contexts;
   std::vector<Init> inits;
   std::vector<NoSuchDevice> no_such_devices;
+  std::vector<Shortage> shortages{};
   // The user's own files that stand in the stacks, by the key of source_key() in sources.h; files
   // that could not be read, or changed since the job began, are absent.
   std::map<std::string, std::string> sources;

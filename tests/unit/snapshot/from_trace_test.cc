@@ -59,6 +59,61 @@ TEST(from_trace, a_context_is_on_the_gpu_of_its_uuid_whatever_its_ordinal) {
   EXPECT_EQ(run.gpus[1].contexts, 1U);
 }
 
+void add_shortage(TraceBytes& bytes, std::uint64_t size, unsigned failures,
+                  std::optional<std::uint64_t> given_back, std::uint32_t tid = 4711) {
+  bytes.add(
+      wire::kShortage,
+      [&](RecordBuilder& record) {
+        record.payload(wire::ShortagePayload{.device = trace::device_id(0, 0xBB),
+                                             .bytes = size,
+                                             .held = 1000,
+                                             .given_back = given_back.value_or(0),
+                                             .result = given_back ? 0 : 2,
+                                             .flags = given_back ? wire::kShortageOver : 0,
+                                             .failures = failures,
+                                             .reserved = 0});
+        record.text(wire::kFunction, "cuMemAlloc_v2", 13);
+      },
+      51'000'000'000, tid);
+}
+
+TEST(from_trace, a_shortage_and_its_end_are_one) {
+  TraceBytes bytes;
+  add_shortage(bytes, 50, 1, {});
+  add_shortage(bytes, 70, 1, {}, 4712);
+  add_shortage(bytes, 50, 2, {});
+  add_shortage(bytes, 50, 2, 300);
+  add_shortage(bytes, 60, 1, {});
+  add_shortage(bytes, 60, 1, {});
+  add_shortage(bytes, 80, 3, 0, 4713);
+  const auto run = run_of({parsed(bytes)});
+  ASSERT_EQ(run.shortages.size(), 5U);
+  EXPECT_EQ(run.shortages[0].gpu, 1U);
+  EXPECT_EQ(run.shortages[0].bytes, 50U);
+  EXPECT_EQ(run.shortages[0].failures, 2U);
+  EXPECT_EQ(run.shortages[0].held_bytes, 1000U);
+  EXPECT_EQ(run.shortages[0].given_back_bytes, 300U);
+  EXPECT_EQ(run.shortages[0].time_s, 1.0);
+  EXPECT_EQ(run.shortages[1].given_back_bytes, std::nullopt) << "of another thread";
+  EXPECT_EQ(run.shortages[2].failures, 1U);
+  EXPECT_EQ(run.shortages[3].failures, 1U) << "once more, after something else";
+  EXPECT_EQ(run.shortages[4].given_back_bytes, 0U) << "its beginning was not written";
+  EXPECT_EQ(run.gpus[1].allocations_refused, std::nullopt) << "no counters file";
+}
+
+TEST(from_trace, refusals_are_counted_over_all_processes) {
+  TraceBytes bytes;
+  ProcessTrace trace = parsed(bytes);
+  trace.counters.emplace();
+  trace::Device device;
+  device.uuid.emplace().fill(0xBB);
+  trace.counters->devices.push_back({.device = device, .out_of_memory = 3});
+  const auto run = run_of({trace, trace});
+  EXPECT_EQ(run.gpus[1].allocations_refused, 6U);
+  EXPECT_EQ(run.gpus[0].allocations_refused, 0U);
+  EXPECT_EQ(run_of({trace, parsed(bytes)}).gpus[1].allocations_refused, std::nullopt);
+}
+
 TEST(from_trace, a_mig_instance_belongs_to_its_gpu) {
   TraceBytes bytes;
   bytes.context(wire::kContextMade, trace::device_id(0, 0xDD), 1);
