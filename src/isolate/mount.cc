@@ -248,12 +248,18 @@ Error explain_mount_trouble(const Error& error, const NamespaceSettings& setting
                 " (user.max_user_namespaces, or 32 of them nested)",
             "", error.sys};
   if ((refused || error.sys == ENOSYS) && settings.filtered)
-    return {error.what + ": a seccomp filter is on this process, as in most containers",
-            "start the container with a seccomp profile that allows unshare and mount", error.sys};
+    return {error.what +
+                ": a seccomp filter is on this process, as in most containers and in "
+                "another corral run with Landlock",
+            "in a container: start it with a seccomp profile that allows unshare and mount; in a "
+            "corral run: add mount to the outer one, for nothing can be mounted under Landlock",
+            error.sys};
   if (refused)
-    return {
-        error.what + ": a chroot, an outer confinement (Landlock) or a security module refuses it",
-        "", error.sys};
+    return {error.what +
+                ": a chroot, an outer confinement (Landlock) or a security module "
+                "refuses it" +
+                (user_namespaces ? "" : ", or CAP_SYS_CHROOT or CAP_SETPCAP is missing"),
+            "", error.sys};
   return error;
 }
 

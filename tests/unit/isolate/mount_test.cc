@@ -214,7 +214,14 @@ TEST(mount, trouble_is_explained_by_what_the_host_has_set) {
   EXPECT_TRUE(has(explained({.max_user_namespaces = 0}), "user.max_user_namespaces is 0"));
   EXPECT_TRUE(has(explained({.unprivileged_clone = 0}), "unprivileged_userns_clone is 0"));
   EXPECT_TRUE(has(explained({.filtered = true}), "seccomp"));
+  EXPECT_TRUE(has(explained({.filtered = true}), "add mount to the outer one"));
   EXPECT_TRUE(has(explained({}), "outer confinement"));
+  EXPECT_FALSE(has(explained({}), "CAP_SYS_CHROOT"));
+  EXPECT_TRUE(has(explained({}, false), "CAP_SYS_CHROOT"));
+  // Root's covers want a user namespace too.
+  const auto without_one = explain_mount_trouble({"unshare: No space left on device", "", ENOSPC},
+                                                 {.max_user_namespaces = 0}, false);
+  EXPECT_TRUE(has(without_one.what, "user.max_user_namespaces is 0")) << without_one.what;
 }
 
 TEST(mount, settings_are_read_where_the_kernel_has_them) {
