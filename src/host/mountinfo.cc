@@ -101,8 +101,9 @@ Result<std::vector<Mount>> parse_mountinfo(std::string_view text) {
 }
 
 Result<std::vector<Mount>> read_mountinfo(const Root& root) {
-  CORRAL_TRY(const std::string text, read_file(root.path("/proc/self/mountinfo")));
-  return parse_mountinfo(text);
+  const auto text = read_file(root.path("/proc/self/mountinfo"));
+  if (!text) return fail(text.error().what, "corral needs /proc to be mounted", text.error().sys);
+  return parse_mountinfo(*text);
 }
 
 std::vector<std::string> other_names(const std::vector<Mount>& mounts, unsigned mount_id,

@@ -73,5 +73,11 @@ TEST(mountinfo, the_live_table_parses) {
   EXPECT_FALSE(live->empty());
 }
 
+TEST(mountinfo, without_proc_says_what_is_missing) {
+  const auto mounts = read_mountinfo(Root("/no/such/root"));
+  ASSERT_FALSE(mounts);
+  EXPECT_NE(mounts.error().hint.find("needs /proc"), std::string::npos) << mounts.error().hint;
+}
+
 }  // namespace
 }  // namespace corral::host
