@@ -28,6 +28,16 @@ snapshot::HeldLimit held_limit(const isolate::Limit& limit) {
   return held;
 }
 
+snapshot::Around around(const isolate::Around& from) {
+  return {.kind = std::string(host::kind_name(from.place.kind)),
+          .name = from.place.name,
+          .evidence = from.place.evidence,
+          .given_by = from.given_by,
+          .given_count = from.given_count,
+          .held = from.held,
+          .text = from.text};
+}
+
 }  // namespace
 
 snapshot::Run planned_run(const gpu::Inventory& inventory, const isolate::Plan& plan,
@@ -53,6 +63,10 @@ snapshot::Run planned_run(const gpu::Inventory& inventory, const isolate::Plan& 
                      .limits = {}};
   for (const isolate::Limit& limit : plan.limits)
     run.confinement.limits.push_back(held_limit(limit));
+  for (const isolate::Around& one : plan.around) run.confinement.around.push_back(around(one));
+  for (const isolate::Advice& one : plan.advice)
+    run.confinement.advice.push_back(
+        {.what = one.what, .instead = one.instead, .leaves = one.leaves});
   for (const isolate::Setting& setting : plan.environment)
     if (setting.name == "CUDA_VISIBLE_DEVICES") run.confinement.visible_devices = setting.value;
   if (plan.enforced != "none")

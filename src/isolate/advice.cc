@@ -49,7 +49,7 @@ std::string cdi_options(const Scene& scene) {
   for (const unsigned index : scene.request.allowed.gpus) {
     const auto name = cdi_name(scene.host.cdi, scene.request.inventory.gpus[index]);
     if (!name) return {};
-    options += (options.empty() ? "--device " : " --device ") + *name;
+    options += (options.empty() ? "--device " : " --device ") + shell_quote(*name);
   }
   return options;
 }
@@ -261,6 +261,10 @@ Advice on_others(const Scene& scene, const FoundAgent& found) {
   }
 }
 
+bool has_other_context(const Host& host) {
+  return host::find_variable(host.variables, "DOCKER_CONTEXT").value_or("default") != "default";
+}
+
 bool is_elsewhere(const Host& host, std::string_view variable) {
   const std::string value = host::find_variable(host.variables, variable).value_or("");
   return value.find("://") != value.npos && !value.starts_with("unix://");
@@ -270,7 +274,8 @@ std::optional<Advice> on_agent(const Scene& scene, const FoundAgent& found) {
   ContainerCommand command = parse_container_command(found.arguments);
   switch (found.agent->manner) {
     case Manner::engine:
-      command.remote = command.remote || is_elsewhere(scene.host, "DOCKER_HOST");
+      command.remote = command.remote || is_elsewhere(scene.host, "DOCKER_HOST") ||
+                       has_other_context(scene.host);
       return on_engine(scene, found, command);
     case Manner::podman:
       command.remote = command.remote || is_elsewhere(scene.host, "CONTAINER_HOST");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names under which container engines know devices: CDI specifications, version 0.3 to 1.1
-// (tags.cncf.io/container-device-interface, SPEC.md).
+// (tags.cncf.io/container-device-interface).
 #pragma once
 
 #include <optional>

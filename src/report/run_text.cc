@@ -209,6 +209,22 @@ void findings(const rules::Verdict& verdict, TextStyle style, TextWriter& w) {
   flush();
 }
 
+// With what to type instead, where that is known.
+void not_covered_lines(const Run& run, TextWriter& w) {
+  const snapshot::Confinement& c = run.confinement;
+  for (const std::string& hole : c.not_covered) {
+    w.line("not covered: {}", printable(hole));
+    const auto advice = std::ranges::find(c.advice, hole, &snapshot::Advice::what);
+    if (advice != c.advice.end() && !advice->instead.empty())
+      w.detail("instead: {}", printable(advice->instead));
+  }
+  for (const snapshot::Advice& advice : c.advice) {
+    if (advice.leaves) continue;
+    w.line("{}: {}", w.strong("warning", kYellow), printable(advice.what));
+    if (!advice.instead.empty()) w.detail("instead: {}", printable(advice.instead));
+  }
+}
+
 // Who could not be judged is part of the verdict: silence would say that all were right.
 void not_judged(const rules::Verdict& verdict, TextStyle style, TextWriter& w) {
   std::size_t count = 0;
@@ -227,11 +243,12 @@ std::string run_text(const Run& run, const rules::Verdict& verdict, TextStyle st
          printable(run.command.empty() ? "the job" : run.command.front()), exit_words(run.exit),
          run.duration_s, run.traced ? expectation_words(run) : plain_promise(run, w));
   gpu_lines(run, w);
+  for (const snapshot::Around& around : run.confinement.around)
+    w.line("{}", printable(around.text));
   for (const snapshot::HeldLimit& limit : run.confinement.limits)
     w.line("limit: {}", printable(limit.text));
   if (run.traced) context_lines(run, style, w);
-  for (const std::string& hole : run.confinement.not_covered)
-    w.line("not covered: {}", printable(hole));
+  not_covered_lines(run, w);
   if (style.verbose)
     for (const std::string& limit : run.confinement.general_limits)
       w.line("not covered: {}", limit);

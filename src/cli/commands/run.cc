@@ -97,6 +97,14 @@ int dry_run(const RunOptions& options, const Planned& planned) {
   return 0;
 }
 
+// Before the start: what leaves the confinement may run for days.
+void say_advice(const isolate::Plan& plan) {
+  for (const isolate::Advice& advice : plan.advice) {
+    print_error("corral: warning: {}\n", printable(advice.what));
+    if (!advice.instead.empty()) print_error("corral: instead: {}\n", printable(advice.instead));
+  }
+}
+
 int become_job(const RunOptions& options, const JobSetup& setup, const std::vector<int>& inherited,
                const Status& status) {
   const isolate::Plan& plan = setup.confinement->plan;
@@ -132,6 +140,7 @@ int run(const Arguments& arguments) {
   if (options->dry_run) return dry_run(*options, *planned);
   auto setup = prepare(*options, *std::move(planned));
   if (!setup) return complain(cannot_set_up(setup.error()), status);
+  if (!options->quiet) say_advice(setup->confinement->plan);
   return options->exec ? become_job(*options, *setup, inherited, status)
                        : watch_job(*options, *setup, inherited, status);
 }

@@ -181,6 +181,7 @@ TEST(advice, another_hosts_docker_is_not_judged) {
       has(said({.command = all}, {{"DOCKER_HOST", "ssh://gpu2"}}), "works on another host"));
   EXPECT_FALSE(
       has(said({.command = all}, {{"DOCKER_HOST", "unix:///run/docker.sock"}}), "another"));
+  EXPECT_TRUE(has(said({.command = all}, {{"DOCKER_CONTEXT", "gpu2"}}), "works on another host"));
   EXPECT_TRUE(has(said({.command = {"docker", "-H", "tcp://gpu2:1", "run", "i"}}), "another host"));
 }
 
