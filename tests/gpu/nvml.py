@@ -106,6 +106,11 @@ class Nvml:
     def driver_version(self) -> str:
         return self._text("nvmlSystemGetDriverVersion")
 
+    def total_bytes(self, index: int) -> int:
+        memory = _Memory()
+        self._must("nvmlDeviceGetMemoryInfo", self._handles[index], ctypes.byref(memory))
+        return memory.total
+
     def sample(self, index: int) -> Sample:
         handle, memory = self._handles[index], _Memory()
         self._must("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
