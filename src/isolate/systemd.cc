@@ -108,8 +108,10 @@ void read_group(Manager& manager, const host::Root& root, const host::CgroupPlac
     manager.pids_max = parse_number<std::uint64_t>(trim(*text));
   const std::string service = service_in(path);
   if (!service.empty() && comm_of(root, ::getppid()) == "systemd" && manager.trouble.empty())
-    manager.trouble = "corral is the main process of " + service +
-                      ": put Delegate=yes into it, or its own MemoryMax= and TasksMax=";
+    manager.trouble =
+        "corral is the main process of " + service +
+        ": put Delegate=yes into it, or its own MemoryMax= and TasksMax=" +
+        (manager.user ? " (some versions show Delegate= of the system's units only)" : "");
 }
 
 // What busctl says, and how it ended: 0 and a text on success.
