@@ -49,6 +49,7 @@ struct Source {
 struct Found {
   std::optional<Reading> reading;
   std::array<std::optional<NvmlReturn>, kMetrics> failures = {};
+  std::optional<std::uint64_t> memory_total_bytes;
   bool lost = false;
   bool reserve_included = false;
 };
@@ -60,6 +61,7 @@ struct Filed {
   History history;
   GpuProcesses processes;  // as the last slow round left them
   std::optional<bool> process_list_known;
+  std::optional<std::uint64_t> memory_total_bytes;
   std::string state;
   std::set<std::string> notes;
 };
@@ -84,6 +86,7 @@ Found read_fast(const gpu::Nvml& nvml, Source& source) {
     if (const auto memory = take(nvml.memory(*source.device), kMemory, source, found)) {
       reading.memory_used_bytes = memory->used_bytes;
       found.reserve_included = !memory->reserved_bytes;
+      if (memory->total_bytes > 0) found.memory_total_bytes = memory->total_bytes;
     }
   }
   if (!source.unsupported[kPower])
@@ -175,6 +178,7 @@ void Sampler::Shared::file(std::size_t i, const Found& found) {
   const std::lock_guard lock(mutex);
   Filed& into = filed[i];
   if (found.reading) into.history.add(*found.reading);
+  if (found.memory_total_bytes) into.memory_total_bytes = found.memory_total_bytes;
   if (found.lost) into.state = "lost";
   for (std::size_t metric = 0; metric < kMetrics; ++metric)
     if (const auto code = found.failures[metric]; code && *code != NvmlReturn::gpu_is_lost)
@@ -251,6 +255,7 @@ GpuSamples Sampler::Shared::samples_of(std::size_t i, std::int64_t start_ns) con
   out.samples = from.history.samples(start_ns);
   out.processes = from.processes.processes();
   out.process_list_known = from.process_list_known;
+  out.memory_total_bytes = from.memory_total_bytes;
   out.job_memory_peak_bytes = from.processes.job_memory_peak_bytes();
   out.state = open_nvml && failure.empty() ? from.state : "not available: no NVML";
   return out;
@@ -330,6 +335,7 @@ void hand_over(GpuSamples samples, snapshot::GpuRun& run) {
   run.processes = std::move(samples.processes);
   run.job_memory_peak_bytes = samples.job_memory_peak_bytes;
   run.process_list_known = samples.process_list_known;
+  if (!run.gpu.memory_total_bytes) run.gpu.memory_total_bytes = samples.memory_total_bytes;
   run.state = std::move(samples.state);
 }
 

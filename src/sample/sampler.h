@@ -56,6 +56,7 @@ struct GpuSamples {
   std::vector<snapshot::GpuProcess> processes;  // each with the most memory that it was seen with
   std::optional<std::uint64_t> job_memory_peak_bytes;  // at one moment, of all the job's processes
   std::optional<bool> process_list_known;              // false: not given, or of pids not seen here
+  std::optional<std::uint64_t> memory_total_bytes;     // of the GPU
   std::string state;                                   // as GpuRun::state
 };
 

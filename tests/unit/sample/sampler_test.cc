@@ -73,6 +73,7 @@ TEST_F(SamplerTest, before_reads_every_gpu_once) {
     EXPECT_LT(gpu.samples.front().time_s, 0) << "read before the start";
     EXPECT_EQ(gpu.state, "");
     EXPECT_EQ(gpu.process_list_known, true);
+    EXPECT_EQ(gpu.memory_total_bytes, std::uint64_t{140} << 30);
   }
   EXPECT_EQ(sampled.gpus[0].samples.front().memory_used_bytes, 518U << 20);
   EXPECT_DOUBLE_EQ(*sampled.gpus[1].samples.front().power_w, 77.89);
