@@ -192,6 +192,11 @@ TEST(memory_growth, is_silent_about_what_only_looks_like_it) {
   EXPECT_FALSE(grows([](double t) {
     return t < 150 ? 1000.0 : t < 220 ? 5000.0 : 9000.0;
   })) << "two";
+  EXPECT_FALSE(grows([](double t) { return 1000 + 2.5 * t + (t > 200 ? 1000 : 0); }))
+      << "a jump, most of it";
+  EXPECT_FALSE(grows([](double t) {
+    return t < 150 ? 1000.0 : t < 265 ? 5000.0 : 9000.0;
+  })) << "two, the second late";
   EXPECT_FALSE(grows([](double t) { return 1000 + std::fmod(t, 20) * 400; })) << "a saw";
   EXPECT_FALSE(grows([](double t) { return 1000 + std::fmod(t, 120) * 60; })) << "a slow saw";
   EXPECT_FALSE(grows([](double t) { return 20000 - 19000 * std::exp(-t / 40); })) << "settling";
