@@ -134,6 +134,8 @@ constexpr std::string_view kExamples =
     "      beside its GPU: the cores and the memory of the same NUMA node, 64 GiB at most.\n"
     "  corral run --gpus 1 --dry-run -- true\n"
     "      which layer would hold, which nodes it would refuse.\n"
+    "  corral run --gpus 1 -- docker run --gpus all image\n"
+    "      told before it starts: docker's daemon works outside, on other GPUs; and what to type.\n"
     "\nexit code: the job's own (128+N when signal N ended it); 125 Corral could not set up, 126 "
     "not executable,\n"
     "127 not found, 3 with --strict, 64 usage.\n";
