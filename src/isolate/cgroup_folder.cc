@@ -109,10 +109,12 @@ bool holds_process(const std::string& folder, pid_t pid) {
   return std::ranges::find(pids, pid) != pids.end();
 }
 
-// Below a threaded group a new one is unusable until it is made threaded too (cgroups(7)).
+// Below a threaded group, or one with threaded groups, a new one is unusable until it is made
+// threaded too (cgroups(7)).
 Result<void> match_type(const std::string& parent, const std::string& folder) {
   const auto type = read_file(parent + "/cgroup.type");
-  if (type && trim(*type) == "threaded") return write_existing(folder + "/cgroup.type", "threaded");
+  const bool threaded = type && (trim(*type) == "threaded" || trim(*type) == "domain threaded");
+  if (threaded) return write_existing(folder + "/cgroup.type", "threaded");
   return {};
 }
 

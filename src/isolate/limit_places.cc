@@ -126,7 +126,8 @@ void look_at_ours(Walk& walk) {
     walk.out.places.push_back(
         {.folder = folder, .step = FirstStep::none, .controllers = std::move(on), .note = {}});
   const auto type = read_file(files + "/cgroup.type");
-  if (type && trim(*type) != "domain")
+  // "domain threaded": what a killed run of ours left may have made it so, and is removed then.
+  if (type && trim(*type) != "domain" && trim(*type) != "domain threaded")
     return walk.reject(folder + " is of type \"" + printable(trim(*type)) + "\"");
   if (walk.manager.booted && !is_delegated(walk.root, walk.ours.mount_point, folder))
     return walk.reject("systemd did not delegate " + folder + " (Delegate=yes)");

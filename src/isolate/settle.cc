@@ -63,6 +63,20 @@ bool has_other_jobs(const std::string& folder, const std::string& own) {
   });
 }
 
+// A group that has processes and passes a threaded controller on is no place for memory, and none
+// of its groups is for processes. Where there are no groups, the controllers serve nobody.
+void forget_left_controllers(const std::string& folder) {
+  const auto names = list_folder(folder);
+  const auto text = read_file(subtree_control(folder));
+  if (!names || !text) return;
+  const bool has_groups = std::ranges::any_of(*names, [&](const std::string& name) {
+    return ::access((folder + "/" + name + "/cgroup.procs").c_str(), F_OK) == 0;
+  });
+  if (has_groups) return;
+  for (const std::string_view word : split(trim(*text), ' '))
+    if (!word.empty()) switch_off(folder, {std::string(word)});
+}
+
 bool needs_group(const Limit& limit) {
   return limit.way == LimitWay::cgroup2 &&
          (limit.kind == LimitKind::memory || limit.kind == LimitKind::pids);
@@ -183,6 +197,7 @@ void Settled::move_back() {
 Result<Settled> Settled::create(const std::string& folder,
                                 const std::vector<std::string>& controllers) {
   remove_stale_cgroups(folder);
+  forget_left_controllers(folder);
   Settled settled;
   settled.folder_ = folder;
   CORRAL_TRY(settled.own_, CgroupFolder::create(folder));

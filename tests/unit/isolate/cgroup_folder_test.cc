@@ -290,6 +290,11 @@ TEST(cgroup_folder, a_threaded_parent_gets_a_threaded_child) {
     if (group) {
       EXPECT_EQ(read_file(group->path() + "/cgroup.type").value(), "threaded\n");
     }
+    const auto sibling = CgroupFolder::create(domain);  // "domain threaded" by now
+    EXPECT_TRUE(sibling) << sibling.error().what;
+    if (sibling) {
+      EXPECT_EQ(read_file(sibling->path() + "/cgroup.type").value(), "threaded\n");
+    }
   }
   ::rmdir((domain + "/inner").c_str());
   ::rmdir(domain.c_str());

@@ -91,6 +91,18 @@ TEST_F(MadeV2, a_group_in_which_we_are_alone_is_left_for_one_below) {
   EXPECT_EQ(found.places[0].controllers, (std::vector<std::string>{"memory", "pids"}));
 }
 
+TEST_F(MadeV2, what_a_killed_run_left_passed_on_does_not_keep_us_out) {
+  group("/cg/job", "memory pids", "pids");
+  write("/cg/job/cgroup.type", "domain threaded\n");
+  ours("/job", false);
+  const V2Places found = find();
+  ASSERT_EQ(found.places.size(), 2U);
+  EXPECT_EQ(found.places[0].controllers, std::vector<std::string>{"pids"});
+  EXPECT_EQ(found.places[1].step, FirstStep::settle);
+  write("/cg/job/cgroup.type", "threaded\n");
+  EXPECT_EQ(find().places.size(), 1U);
+}
+
 TEST_F(MadeV2, others_in_our_group_are_named_and_never_moved) {
   group("/cg/job", "memory pids", "");
   ours("/job", true);
