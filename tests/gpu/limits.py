@@ -37,8 +37,7 @@ print(json.dumps({"group": group, "affinity": sorted(os.sched_getaffinity(0)),
                   "mems": status["Mems_allowed_list"].strip()}))
 """
 EAT = """
-import mmap
-memory = mmap.mmap(-1, 3 << 30)
+memory = bytearray(3 << 30)
 for at in range(0, 3 << 30, 4096): memory[at] = 1
 print("ate all")
 """
