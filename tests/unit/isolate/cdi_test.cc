@@ -94,6 +94,14 @@ TEST(cdi, json_is_read) {
                      {"nvidia.com/gpu=none", {}}}));
 }
 
+constexpr std::string_view kFlow = R"(kind: nvidia.com/gpu
+devices:
+- containerEdits:
+    deviceNodes:
+    - {path: /dev/nvidia0}
+  name: b
+)";
+
 TEST(cdi, nothing_is_taken_of_what_is_not_understood) {
   for (const std::string_view text :
        {"kind: nvidia.com/gpu\ndevices: [{name: a}]\n",
@@ -101,10 +109,7 @@ TEST(cdi, nothing_is_taken_of_what_is_not_understood) {
         "kind: nvidia.com/gpu\ndevices:\n- {name: a}\n",
         "kind: nvidia.com/gpu\ndevices:\n\t- name: a\n",
         "devices:\n- name: a\n  containerEdits:\n    deviceNodes:\n    - path: /dev/nvidia0\n",
-        "kind: nvidia.com/gpu\ndevices:\n- containerEdits:\n    deviceNodes:\n    - {path: "
-        "/dev/nvidia0}\n"
-        "- name: b\n",
-        "", "name: x\n", "- - a\n"})
+        kFlow, "", "name: x\n", "- - a\n"})
     EXPECT_TRUE(parse_cdi_yaml(text).empty()) << text;
   for (const std::string_view text :
        {"", "{", "[]", "{\"kind\":1}", R"({"kind":"a/b","devices":{}})",
