@@ -94,7 +94,7 @@ TEST(cdi, json_is_read) {
                      {"nvidia.com/gpu=none", {}}}));
 }
 
-constexpr std::string_view kFlow = R"(kind: nvidia.com/gpu
+constexpr const char* kFlow = R"(kind: nvidia.com/gpu
 devices:
 - containerEdits:
     deviceNodes:
