@@ -45,7 +45,8 @@ std::optional<YamlLine> parse_line(std::string_view line) {
     out.item = true;
     line = trim(line.substr(1));
   }
-  if (line.starts_with("- ")) return std::nullopt;
+  // A list in a list, flow style, an anchor, an alias, a tag.
+  if (line.starts_with("- ") || line.find_first_of("{[&*!?") == 0) return std::nullopt;
   const auto colon = line.find(':');
   const bool key = colon != line.npos && (colon + 1 == line.size() || line[colon + 1] == ' ');
   if (!key || line.starts_with('"') || line.starts_with('\'')) {
