@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "cli/watch_options.h"
+#include "cli/verb_options.h"
 
 namespace corral::cli {
 namespace {
@@ -33,25 +33,6 @@ Result<unsigned> milliwatts(double watts) {
   return static_cast<unsigned>(std::llround(watts * 1000));
 }
 
-Result<void> parse(CLI::App& app, const Arguments& arguments) {
-  std::vector<std::string> reversed(arguments.options.rbegin(), arguments.options.rend() - 1);
-  try {
-    app.parse(std::move(reversed));
-  } catch (const CLI::ParseError& error) {  // CLI11 speaks in exceptions
-    return fail(app.get_name() + ": " + std::string(error.what()), kHint);
-  }
-  return {};
-}
-
-std::string options_of(const CLI::App& app) {
-  std::string text;
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_name().find("help") == std::string::npos)
-      text +=
-          fmt::format("  {:<19} {}\n", option->get_name(false, true), option->get_description());
-  return text;
-}
-
 }  // namespace
 
 std::string power_help() {
@@ -65,7 +46,7 @@ std::string power_help() {
          "       corral power cap --gpu SEL --watts N [options] [-- CMD…]\n\n"
          "Show the power limits of GPUs, and set them: for a command, or for good.\n\n"
          "options of show:\n" +
-         options_of(show) + "\noptions of cap:\n" + options_of(cap) +
+         verb_options_text(show) + "\noptions of cap:\n" + verb_options_text(cap) +
          "\nWith CMD the limit holds while CMD runs, and is put back when it ends, also after a "
          "signal; after a\n"
          "kill -9 of Corral the next `corral power` puts it back. What somebody else set meanwhile "
@@ -95,7 +76,7 @@ Result<PowerOptions> parse_power_options(const Arguments& arguments) {
   if (verb == "show") {
     CLI::App app("", "corral power show");
     add_show(app, options);
-    CORRAL_CHECK(parse(app, arguments));
+    CORRAL_CHECK(parse_verb_options(app, arguments, kHint));
     if (arguments.has_job) return fail("corral power show: it runs no command", kHint);
     return options;
   }
@@ -104,7 +85,7 @@ Result<PowerOptions> parse_power_options(const Arguments& arguments) {
   options.verb = PowerOptions::Verb::cap;
   CLI::App app("", "corral power cap");
   add_cap(app, options, watts);
-  CORRAL_CHECK(parse(app, arguments));
+  CORRAL_CHECK(parse_verb_options(app, arguments, kHint));
   CORRAL_TRY(options.milliwatts, milliwatts(watts));
   options.job = arguments.job;
   if (arguments.has_job && options.job.empty())

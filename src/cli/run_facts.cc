@@ -59,6 +59,7 @@ snapshot::Run planned_run(const gpu::Inventory& inventory, const isolate::Plan& 
                      .visible_devices = {},
                      .refused = {},
                      .not_covered = plan.not_covered,
+                     .open_ways = plan.open_ways,
                      .general_limits = plan.general_limits,
                      .limits = {}};
   for (const isolate::Limit& limit : plan.limits)

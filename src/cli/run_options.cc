@@ -18,6 +18,7 @@ struct Texts : WatchTexts {
   std::string mems;
   std::string memory;
   std::string pids;
+  std::string mps;
   std::string torch_alloc;
   std::string jax_alloc;
   std::string tf_alloc;
@@ -39,6 +40,9 @@ void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_flag("--quiet-idle", options.quiet_idle,
                "CUDA_DISABLE_PERF_BOOST=1 for the job: a GPU with an idle context stays at idle\n"
                "clocks and power; not measured yet for latency-bound work");
+  app.add_option("--mps", texts.mps,
+                 "each process's share of the GPU through its MPS daemon (corral mps start):\n"
+                 "30% of the multiprocessors | 30%,8G device memory too");
   app.add_option("--cpus", texts.cpus,
                  "the job's CPUs: 0-15,32 | auto, those of the NUMA node of its GPUs");
   app.add_option("--mems", texts.mems, "its NUMA nodes for memory: 0,1 | auto");
@@ -110,6 +114,10 @@ Result<void> take_texts(const CLI::App& app, const Texts& texts, RunOptions& opt
   CORRAL_CHECK(take_watch_texts(app, texts, options));
   if (app.count("--gpus") > 0) options.gpus = texts.gpus;
   CORRAL_TRY(options.methods, isolate::parse_methods(texts.enforce));
+  if (app.count("--mps") > 0) {
+    CORRAL_TRY(options.mps, mps::parse_share(texts.mps));
+    if (!options.gpus) return fail("--mps: which GPU?", "name it: --gpus 1 --mps " + texts.mps);
+  }
   CORRAL_CHECK(take_limits(app, texts, options.limits));
   CORRAL_CHECK(take_allocators(app, texts, options.allocators));
   options.observe = !texts.no_observe;

@@ -11,6 +11,7 @@
 #include "cli/watch_options.h"
 #include "isolate/plan.h"
 #include "launch/allocator_options.h"
+#include "mps/share.h"
 
 namespace corral::cli {
 
@@ -20,6 +21,7 @@ struct RunOptions : WatchOptions {
   bool tight = false;
   bool allow_unenforced = false;
   bool quiet_idle = false;
+  std::optional<mps::Share> mps;
   launch::AllocatorSettings allocators;  // of all frameworks together
   std::vector<std::string> refuse;
   isolate::LimitsRequest limits;

@@ -59,4 +59,16 @@ OpenedMachine open_machine() {
   return out;
 }
 
+std::optional<std::uint64_t> memory_total_bytes(const OpenedMachine& machine, const Gpu& gpu) {
+  if (gpu.memory_total_bytes || !machine.nvml) return gpu.memory_total_bytes;
+  const SignalsBlocked blocked;  // also in threads that it starts
+  const auto nvml = machine.nvml();
+  if (!nvml) return std::nullopt;
+  const auto device = (*nvml)->device(gpu.pci);
+  if (!device) return std::nullopt;
+  const auto memory = (*nvml)->memory(*device);
+  if (!memory) return std::nullopt;
+  return memory->total_bytes;
+}
+
 }  // namespace corral::gpu

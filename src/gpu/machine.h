@@ -2,7 +2,9 @@
 // The machine that a command works on: the real one, or the simulated one of CORRAL_SIM.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "gpu/device.h"
 #include "gpu/nvml.h"
@@ -33,5 +35,8 @@ struct OpenedMachine {
 // time on two H200, which whoever wants readings can spend while the job runs. The numbers are
 // nvidia-smi's either way.
 OpenedMachine open_machine();
+
+// A GPU's memory; read through NVML where the inventory does not have it. nullopt: not known.
+std::optional<std::uint64_t> memory_total_bytes(const OpenedMachine& machine, const Gpu& gpu);
 
 }  // namespace corral::gpu

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "base/fd.h"
 #include "base/file.h"
 #include "gpu/machine.h"
 #include "host/cgroup.h"
@@ -198,10 +201,32 @@ std::vector<std::string> unmatched_drm_nodes(const gpu::Inventory& inventory) {
   return unmatched;
 }
 
-std::string running_mps_pipe() {
+// Whether somebody listens at a Unix socket that this process may connect to, without disturbing
+// him: the kernel looks for the listener first, and at the type of the socket then, which no daemon
+// has chosen so.
+bool somebody_listens(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return false;
+  std::ranges::copy(path, address.sun_path);
+  const Fd probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe) return ::access(path.c_str(), W_OK) == 0;
+  return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+         errno == EPROTOTYPE;
+}
+
+// Where a CUDA program looks for an MPS daemon by itself: the variable, or the defaults of the two
+// dialects.
+std::vector<std::string> listening_mps_pipes(const std::string& own) {
   const char* set = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
-  std::string folder = set != nullptr && *set != '\0' ? set : "/tmp/nvidia-mps";
-  return ::access((folder + "/control").c_str(), F_OK) == 0 ? folder : std::string();
+  std::vector<std::string> folders = {"/tmp/nvidia-mps", "/run/nvidia-mps"};
+  if (set != nullptr && *set != '\0') folders.insert(folders.begin(), set);
+  std::vector<std::string> listening;
+  for (const std::string& folder : folders)
+    if (folder != own && std::ranges::find(listening, folder) == listening.end() &&
+        somebody_listens(folder + "/control"))
+      listening.push_back(folder);
+  return listening;
 }
 
 std::string writable_docker_socket() {
@@ -236,7 +261,7 @@ Result<Host> read_host_facts(const Request& request) {
   if (wants_paths(request, host)) read_aliases(host, mounts);
   if (may_use_mounts(request, host)) read_mount_facts(host);
   host.unmatched_drm = unmatched_drm_nodes(request.inventory);
-  host.mps_pipe = running_mps_pipe();
+  host.mps_pipes = listening_mps_pipes(request.own_mps_pipe);
   host.docker_socket = writable_docker_socket();
   return host;
 }

@@ -85,7 +85,7 @@ struct Host {
 
   std::vector<std::string> cgroup_mounts;  // mount points of every cgroup file system
   std::vector<std::string> unmatched_drm;  // /dev/dri nodes that belong to no GPU of the inventory
-  std::string mps_pipe;               // folder of a running MPS daemon's pipes; empty: none found
+  std::vector<std::string> mps_pipes;      // folders where an MPS daemon listens to this process
   std::string docker_socket;          // a container engine's socket we may write to; empty: none
   bool alias_search_complete = true;  // false: the bounded search for second nodes hit its bound
 

@@ -26,7 +26,7 @@ void name_root(Plan& plan, const Host& host) {
         "the job runs as root and could leave its cgroup; --tight closes the ways that are known");
 }
 
-void name_processes_outside(Plan& plan, const Host& host) {
+void name_processes_outside(Plan& plan, const Request& request, const Host& host) {
   const bool cgroup = plan.has(Layer::cgroup2) || plan.has(Layer::cgroup1);
   const bool mount = plan.has(Layer::mount);
   const bool fenced =
@@ -36,9 +36,17 @@ void name_processes_outside(Plan& plan, const Host& host) {
         "another process of the same user could be made to open a refused node (ptrace): the fence "
         "against that needs Landlock ABI 6, this kernel has " +
         std::to_string(host.landlock_abi));
-  if (!host.mps_pipe.empty())
-    plan.not_covered.push_back("an MPS server works for whoever reaches " + host.mps_pipe +
-                               ", on every GPU that it holds");
+  for (const std::string& pipe : host.mps_pipes) {
+    std::string hole = "an MPS server works for whoever reaches " + printable(pipe) +
+                       ", on every GPU that it holds";
+    if (request.allowed.gpus.size() == 1) {
+      const std::string gpu = std::to_string(request.allowed.gpus.front());
+      hole += "; one that is confined: corral mps start --gpu " + gpu +
+              ", then corral run --gpus " + gpu + " --mps 100% …";
+    }
+    plan.not_covered.push_back(std::move(hole));
+    plan.open_ways.push_back("the MPS server at " + printable(pipe));
+  }
   if (plan.tight && !host.docker_socket.empty())
     plan.not_covered.push_back("the container engine at " + host.docker_socket +
                                " would open any node for the job");
@@ -93,7 +101,7 @@ void name_what_is_not_covered(Plan& plan, const Request& request, const Host& ho
     return;
   }
   name_root(plan, host);
-  name_processes_outside(plan, host);
+  name_processes_outside(plan, request, host);
   name_nodes(plan, request, host);
 }
 

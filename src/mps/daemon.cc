@@ -87,7 +87,8 @@ Result<Record> parse_record(std::string_view text) {
 }
 
 std::vector<std::string> base_folders(const gpu::Machine& machine, uid_t uid, const char* runtime) {
-  if (machine.simulated) return {machine.hardware.path("/run/corral-mps")};
+  // Short: a socket's path has 107 characters.
+  if (machine.simulated) return {machine.hardware.path("/run/mps")};
   std::vector<std::string> bases;
   if (uid != 0) {
     if (runtime != nullptr && *runtime == '/')
@@ -118,8 +119,7 @@ Result<std::optional<Daemon>> look(const Folder& folder) {
   CORRAL_TRY(const std::string text, read_file(folder.record(), kMostRecord));
   auto record = parse_record(text);
   if (!record)
-    return fail(folder.record() + ": " + record.error().what,
-                "corral mps stop removes it, or rm -r " + folder.path);
+    return fail(folder.record() + ": " + record.error().what, "remove it: rm -r " + folder.path);
   const bool alive = is_alive(*record);
   return Daemon{
       .folder = folder, .record = *std::move(record), .uid = found.st_uid, .alive = alive};

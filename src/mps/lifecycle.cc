@@ -185,7 +185,11 @@ Result<Fd> take_lock(const Folder& folder) {
     return fail(fmt::format("{}: too long a path for a socket ({} characters at most)",
                             folder.pipe(), kMostPath),
                 "set XDG_RUNTIME_DIR to a shorter one");
-  CORRAL_CHECK(make_folder(folder.path.substr(0, folder.path.rfind('/')), folder_mode()));
+  const std::filesystem::path base = std::filesystem::path(folder.path).parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(base.parent_path(), error);
+  if (error) return fail("make the folder of " + base.string() + ": " + error.message());
+  CORRAL_CHECK(make_folder(base.string(), folder_mode()));
   CORRAL_TRY(Fd lock, open_file(folder.lock(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
     return errno == EWOULDBLOCK

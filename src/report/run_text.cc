@@ -64,8 +64,10 @@ std::string plain_promise(const Run& run, const TextWriter& w) {
   std::vector<std::string> what;
   if (c.requested && !refused.empty()) what.push_back(fmt::format("GPU {}", ranges(refused)));
   if (what.empty() && !c.refused.empty()) what.push_back(printable(join(c.refused, ", ")));
-  return fmt::format("{}; its processes {} open {} ({}{}{})", given(run),
-                     w.strong("could not", kGreen), join_and(what),
+  const std::string but =
+      c.open_ways.empty() ? "" : w.strong(", but for " + join_and(c.open_ways), kYellow);
+  return fmt::format("{}; its processes {} open {}{} ({}{}{})", given(run),
+                     w.strong("could not", kGreen), join_and(what), but,
                      c.layers.empty() ? c.enforced : join(c.layers, " + "),
                      c.tight ? ", tight" : "", c.as_root ? ", as root" : "");
 }

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/mps_share.h"
 #include "cli/print.h"
 #include "cli/run_facts.h"
 #include "cli/run_options.h"
@@ -32,11 +33,24 @@ Result<isolate::Selection> select(const RunOptions& options, const gpu::Inventor
 struct Planned {
   gpu::OpenedMachine machine;
   isolate::Selection allowed;
+  std::optional<JoinedMps> mps;
   isolate::Plan plan;
 };
 
+// Of a daemon that cannot work elsewhere than where the job may.
+std::string own_mps_pipe(const Planned& planned) {
+  if (!planned.mps) return confined_pipe_of_caller(planned.machine.inventory, planned.allowed);
+  return planned.mps->share.daemon_enforced == "none" ? "" : planned.mps->pipe_folder;
+}
+
 // Settings of the plan, so that --dry-run shows them.
-void add_settings(const RunOptions& options, isolate::Plan& plan) {
+void add_settings(const RunOptions& options, Planned& planned) {
+  isolate::Plan& plan = planned.plan;
+  if (planned.mps) {
+    plan.environment.insert(plan.environment.end(), planned.mps->settings.begin(),
+                            planned.mps->settings.end());
+    plan.notes.insert(plan.notes.end(), planned.mps->notes.begin(), planned.mps->notes.end());
+  }
   if (options.quiet_idle) plan.environment.push_back({"CUDA_DISABLE_PERF_BOOST", "1"});
   launch::AllocatorSettings allocators = options.allocators;
   const auto notes = launch::settle_with(launch::Environment(environ), allocators);
@@ -52,6 +66,9 @@ Result<Planned> plan_run(const RunOptions& options) {
   Planned planned;
   planned.machine = gpu::open_machine();
   CORRAL_TRY(planned.allowed, select(options, planned.machine.inventory));
+  if (options.mps) {
+    CORRAL_TRY(planned.mps, join_mps(*options.mps, planned.machine, planned.allowed));
+  }
   CORRAL_TRY(planned.plan, isolate::plan_for({.methods = options.methods,
                                               .tight = options.tight,
                                               .allow_unenforced = options.allow_unenforced,
@@ -61,8 +78,9 @@ Result<Planned> plan_run(const RunOptions& options) {
                                               .command = options.job,
                                               .limits = options.limits,
                                               .hardware = planned.machine.machine.hardware,
+                                              .own_mps_pipe = own_mps_pipe(planned),
                                               .by_hand = options.print_commands}));
-  add_settings(options, planned.plan);
+  add_settings(options, planned);
   return planned;
 }
 
@@ -84,6 +102,7 @@ Result<JobSetup> prepare(const RunOptions& options, Planned planned) {
   // With the prepared plan: cgroup v1 may have taken the place of v2.
   setup.run =
       planned_run(setup.machine.inventory, setup.confinement->plan, planned.allowed, options.job);
+  if (planned.mps) setup.run.mps = planned.mps->share;
   return setup;
 }
 

@@ -376,7 +376,7 @@ TEST(plan, a_cgroup_without_landlock_scopes_names_the_process_outside) {
 TEST(plan, ways_out_by_other_processes_are_named) {
   const Request request = two_gpus_give_1();
   Host host = root_host(request);
-  host.mps_pipe = "/tmp/nvidia-mps";
+  host.mps_pipes = {"/tmp/nvidia-mps"};
   const Plan plan = planned(request, host);
   EXPECT_TRUE(says(plan.not_covered, "MPS"));
   EXPECT_TRUE(says(plan.general_limits, "as root"));

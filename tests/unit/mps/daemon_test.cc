@@ -105,7 +105,7 @@ TEST_F(MpsRecord, that_is_not_one_says_what_to_do) {
   const auto found = look(folder_);
   ASSERT_FALSE(found);
   EXPECT_THAT(found.error().what, HasSubstr("not a JSON object"));
-  EXPECT_THAT(found.error().hint, HasSubstr("corral mps stop"));
+  EXPECT_THAT(found.error().hint, HasSubstr("rm -r "));
 }
 
 TEST(mps_bases, root_serves_everybody_and_a_user_itself) {
@@ -118,7 +118,7 @@ TEST(mps_bases, root_serves_everybody_and_a_user_itself) {
   EXPECT_THAT(base_folders(real, 1000, "relative"),
               ElementsAre("/tmp/corral-mps-1000", "/run/corral-mps"));
   const gpu::Machine simulated{.hardware = host::Root("/sim"), .simulated = true};
-  EXPECT_THAT(base_folders(simulated, 0, nullptr), ElementsAre("/sim/run/corral-mps"));
+  EXPECT_THAT(base_folders(simulated, 0, nullptr), ElementsAre("/sim/run/mps"));
 }
 
 TEST(mps_processes, a_daemon_is_told_from_somebody_who_asks_one) {

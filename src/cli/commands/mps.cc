@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// corral mps: one MPS daemon for each GPU, confined to it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/mps_options.h"
+#include "cli/mps_view.h"
+#include "cli/print.h"
+#include "cli/watched_job.h"
+#include "gpu/machine.h"
+#include "gpu/selector.h"
+#include "isolate/apply.h"
+#include "launch/descriptors.h"
+#include "mps/control.h"
+#include "mps/lifecycle.h"
+
+namespace corral::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{2000};
+
+struct Mps {
+  gpu::OpenedMachine machine;
+  gpu::Selection selection;
+  std::vector<std::string> bases;
+};
+
+Result<Mps> open_mps(const MpsOptions& options) {
+  Mps out{.machine = gpu::open_machine(), .selection = {}, .bases = {}};
+  CORRAL_TRY(out.selection, gpu::select(options.gpus, out.machine.inventory));
+  out.bases = mps::base_folders(out.machine.machine, ::geteuid(), std::getenv("XDG_RUNTIME_DIR"));
+  if (options.verb == MpsOptions::Verb::status) return out;
+  if (!out.selection.mig.empty())
+    return fail("--gpu " + options.gpus + ": MPS daemons are for whole GPUs here",
+                "for a MIG instance start nvidia-cuda-mps-control by hand, with its UUID in "
+                "CUDA_VISIBLE_DEVICES");
+  if (out.selection.empty()) return fail("--gpu " + options.gpus + ": no GPU", "name one: --gpu 0");
+  return out;
+}
+
+isolate::Request request_for(const MpsOptions& options, const Mps& mps, unsigned index,
+                             const std::string& program) {
+  isolate::Request request{.methods = options.methods,
+                           .tight = false,
+                           .allow_unenforced = options.allow_unenforced,
+                           .refuse_paths = {},
+                           .inventory = mps.machine.inventory,
+                           .allowed = {},
+                           .command = {program, "-d"},
+                           .limits = {},
+                           .hardware = mps.machine.machine.hardware,
+                           .by_hand = false};
+  request.allowed.gpus = {index};
+  request.allowed.requested = true;
+  return request;
+}
+
+std::string prefix(const Mps& mps) {
+  return mps.machine.inventory.simulated ? "corral (SIMULATED): " : "corral: ";
+}
+
+Result<std::string> start_one(const MpsOptions& options, const Mps& mps, unsigned index,
+                              const std::string& program, const launch::SignalDesk& signals) {
+  const gpu::Gpu& gpu = mps.machine.inventory.gpus[index];
+  if (gpu.uuid.empty()) return fail("its UUID is not known, by which its daemon would be named");
+  const mps::Folder folder = mps::folder_of(mps.bases.front(), gpu.uuid);
+  CORRAL_TRY(const Fd lock, mps::take_lock(folder));
+  CORRAL_TRY(const auto there, mps::find_daemon(mps.bases, gpu.uuid));
+  if (there && there->alive)
+    return fmt::format("an MPS daemon runs already, pid {}, pipe {}", there->record.pid,
+                       there->folder.pipe());
+  CORRAL_TRY(const isolate::Plan plan,
+             isolate::plan_for(request_for(options, mps, index, program)));
+  CORRAL_TRY(const isolate::Prepared prepared, isolate::prepare(plan));
+  CORRAL_TRY(const mps::Record record,
+             mps::start_daemon(program, folder, gpu.uuid, prepared, signals));
+  const std::vector<std::string> layers = isolate::layer_texts(prepared.plan);
+  const std::string held = layers.empty() ? prepared.plan.enforced == "none"
+                                                ? "NOT confined"
+                                                : "confined to it by " + prepared.plan.enforced
+                                          : "confined to it by " + join(layers, " + ");
+  return fmt::format("MPS daemon started, pid {}, {}\n  corral run --gpus {} --mps 30% -- CMD…",
+                     record.pid, held, index);
+}
+
+std::string clients_text(const std::vector<mps::Client>& clients) {
+  std::vector<std::string> texts;
+  for (const mps::Client& client : clients)
+    texts.push_back(client.command.empty()
+                        ? fmt::format("pid {}", client.pid)
+                        : fmt::format("pid {} ({})", client.pid, printable(client.command)));
+  return join_and(texts);
+}
+
+Result<std::string> stop_one(const MpsOptions& options, const Mps& mps, unsigned index,
+                             const std::string& program) {
+  const gpu::Gpu& gpu = mps.machine.inventory.gpus[index];
+  CORRAL_TRY(auto daemon, mps::find_daemon(mps.bases, gpu.uuid));
+  if (!daemon) return "there is no MPS daemon of Corral's";
+  if (daemon->uid != ::geteuid())
+    return fail(fmt::format("its MPS daemon (pid {}) is uid {}'s", daemon->record.pid, daemon->uid),
+                "stop it as that user");
+  CORRAL_TRY(const Fd lock, mps::take_lock(daemon->folder));
+  if (daemon->alive) {
+    const auto serving = mps::ask_what_it_serves(program, daemon->folder.pipe(), kPatience);
+    const std::vector<mps::Client> clients =
+        serving ? mps::clients_of(host::Root(), *serving) : std::vector<mps::Client>{};
+    if (!clients.empty() && !options.force)
+      return fail("its MPS daemon has clients, which would end with it: " + clients_text(clients),
+                  "wait for them, or corral mps stop --force");
+    if (!serving && !options.force)
+      return fail(serving.error().what + "; whether it has clients is not known",
+                  "corral mps stop --force ends it all the same");
+    if (serving && !clients.empty())
+      CORRAL_CHECK(mps::terminate_clients(program, daemon->folder.pipe(), *serving, kPatience));
+  }
+  CORRAL_TRY(const std::string how, mps::stop_daemon(program, *daemon));
+  return fmt::format("MPS daemon, pid {}, {}", daemon->record.pid, how);
+}
+
+// Each GPU by itself: one that fails does not keep the others from theirs.
+template <class Step>
+int for_each_gpu(const Mps& mps, const Step& step) {
+  int code = 0;
+  for (const unsigned index : mps.selection.gpus) {
+    const auto said = step(index);
+    if (said) {
+      print_out("{}GPU {}: {}\n", prefix(mps), index, *said);
+    } else {
+      Error error = said.error();
+      error.what = fmt::format("GPU {}: {}", index, error.what);
+      code = complain(error, launch::kCannotSetUp);
+    }
+  }
+  return code;
+}
+
+int start(const MpsOptions& options, const Mps& mps, const std::vector<int>& inherited) {
+  const auto program = mps::find_control_program();
+  if (!program) return complain(program.error(), launch::kCannotSetUp);
+  const auto signals = launch::SignalDesk::open();
+  if (!signals) return complain(signals.error(), launch::kCannotSetUp);
+  launch::close_on_exec_except(inherited);
+  return for_each_gpu(
+      mps, [&](unsigned index) { return start_one(options, mps, index, *program, *signals); });
+}
+
+int stop(const MpsOptions& options, const Mps& mps) {
+  const auto program = mps::find_control_program();
+  if (!program) return complain(program.error(), launch::kCannotSetUp);
+  return for_each_gpu(mps, [&](unsigned index) { return stop_one(options, mps, index, *program); });
+}
+
+int status(const MpsOptions& options, const Mps& mps) {
+  const MpsView view =
+      look_at_mps(mps.machine, mps.selection, mps.bases, mps::find_control_program());
+  if (options.json)
+    print_out("{}\n", mps_json(view).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  else
+    print_out("{}", mps_text(view));
+  return 0;
+}
+
+int run(const Arguments& arguments) {
+  const std::vector<int> inherited = launch::open_descriptors();
+  if (wants_help(arguments)) {
+    print_out("{}", mps_help());
+    return 0;
+  }
+  const auto options = parse_mps_options(arguments);
+  if (!options) return complain(options.error(), launch::kUsage);
+  const auto mps = open_mps(*options);
+  if (!mps) return complain(mps.error(), launch::kCannotSetUp);
+  switch (options->verb) {
+    case MpsOptions::Verb::start:
+      return start(*options, *mps, inherited);
+    case MpsOptions::Verb::stop:
+      return stop(*options, *mps);
+    case MpsOptions::Verb::status:
+      return status(*options, *mps);
+  }
+  return launch::kUsage;
+}
+
+const Registered<Command> command{
+    Command{.name = "mps",
+            .summary = "share GPUs by MPS: a confined daemon for each",
+            .run = run,
+            .help = mps_help}};
+
+}  // namespace
+}  // namespace corral::cli
