@@ -15,6 +15,7 @@ import process
 LAYERS = {
     "cgroup": ({"cgroup"}, set()),
     "landlock": ({"landlock"}, {"seccomp"}),
+    "mount": ({"mount"}, set()),
     "tight": ({"cgroup", "landlock", "seccomp"}, set()),
 }
 

@@ -87,6 +87,8 @@ class JudgesReports(unittest.TestCase):
             ("landlock", "landlock+seccomp", True),
             ("landlock", "landlock", True),
             ("landlock", "cgroup+landlock+seccomp", False),
+            ("mount", "mount", True),
+            ("mount", "cgroup", False),
             ("tight", "cgroup+landlock+seccomp", True),
             ("tight", "landlock+seccomp", False),
             ("auto", "cgroup", True),

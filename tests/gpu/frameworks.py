@@ -20,7 +20,7 @@ import nvml
 import process
 import results
 
-METHODS = ("auto", "landlock", "tight")
+METHODS = ("auto", "landlock", "mount", "tight")
 # A node that exists everywhere and that no framework opens: refusing it puts the job into a real
 # confinement with all GPUs in it.
 HARMLESS = "/dev/full"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests that need two NVIDIA GPUs, root and a Python with torch.
 #
-#   tests/gpu/run.sh [PART…]     PART: holes launch frameworks cases resnet attribution overhead memory limits; default: all of them
+#   tests/gpu/run.sh [PART…]     PART: holes launch frameworks cases resnet attribution overhead mps latency memory limits; default: all of them
 #
 # Each part writes a page of its numbers and its entry in results.json to $OUT, or to
 # build/gpu-results; ten files in all. CORRAL names the program, build/release/corral otherwise. CORRAL_GPU_LIMIT_S is the time for all
@@ -31,6 +31,8 @@ part_program() {
     resnet) echo resnet.py 560 ;;
     attribution) echo attribution.py 300 ;;
     overhead) echo overhead.py 420 ;;
+    mps) echo mps.py 300 ;;
+    latency) echo latency.py 240 ;;
     memory) echo memory.py 330 ;;
     limits) echo limits.py 180 ;;
     *) return 1 ;;
@@ -51,14 +53,16 @@ part_options() {
     resnet) echo "${RESNET_OPTIONS:-}" ;;
     attribution) echo "${ATTRIBUTION_OPTIONS:-}" ;;
     overhead) echo "${OVERHEAD_OPTIONS:-}" ;;
+    mps) echo "${MPS_OPTIONS:-}" ;;
+    latency) echo "${LATENCY_OPTIONS:-}" ;;
     memory) echo "${MEMORY_OPTIONS:-}" ;;
     limits) echo "${LIMITS_OPTIONS:-}" ;;
   esac
 }
 
-[ $# -gt 0 ] || set -- holes launch frameworks cases resnet attribution overhead memory limits
+[ $# -gt 0 ] || set -- holes launch frameworks cases resnet attribution overhead mps latency memory limits
 for part in "$@"; do
-  part_program "$part" >/dev/null || die "no part $part; there are: holes launch frameworks cases resnet attribution overhead memory limits"
+  part_program "$part" >/dev/null || die "no part $part; there are: holes launch frameworks cases resnet attribution overhead mps latency memory limits"
 done
 [ -x "$CORRAL" ] || die "$CORRAL: not there or not executable; build it with ./dev build, or name it in CORRAL"
 [ -e /proc/driver/nvidia/version ] || [ -n "${CORRAL_SIM:-}" ] || die "this machine has no NVIDIA driver"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries to open a device node in every way that needs no help from outside.
 
-usage: open_ways.py NODE INHERITED_FD
+usage: open_ways.py NODE INHERITED_FD DEVICE_NUMBER
 
-Prints one JSON object: way -> "open", or the name of the error that stopped it. Only opens; nothing
-is ever asked of the device. x86-64 only: system calls are made by number, past the C library.
+Prints one JSON object: way -> "open", the name of the error that stopped it, or "something else" when
+what opened is not that device (a cover over its name). Only opens; nothing is ever asked of the device. x86-64 only: system calls are made by number, past the C library.
 """
 
 import ctypes
@@ -22,6 +22,7 @@ MODES = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR, "3": 3}
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 
 libc = ctypes.CDLL(None, use_errno=True)
+NUMBER = int(sys.argv[3])
 
 
 class Refused(Exception):
@@ -41,8 +42,9 @@ def system_call(number, *arguments):
 
 
 def close(descriptor):
+    found = os.fstat(descriptor)
     os.close(descriptor)
-    return "open"
+    return "open" if stat.S_ISCHR(found.st_mode) and found.st_rdev == NUMBER else "something else"
 
 
 def by_open(path, mode):
@@ -60,7 +62,8 @@ def by_openat2(path, mode):
 
 def by_io_uring(_):
     parameters = ctypes.create_string_buffer(120)  # struct io_uring_params
-    return close(system_call(IO_URING_SETUP, 4, parameters))
+    os.close(system_call(IO_URING_SETUP, 4, parameters))
+    return "open"
 
 
 def by_path_descriptor(node):
@@ -89,7 +92,7 @@ def by_hard_link(node):
 def by_second_node(folder):
     def way(node):
         path = f"{folder}/node-{os.getpid()}"
-        os.mknod(path, stat.S_IFCHR | 0o666, os.stat(node).st_rdev)
+        os.mknod(path, stat.S_IFCHR | 0o666, NUMBER)
         try:
             return by_open(path, os.O_RDWR)
         finally:
@@ -149,22 +152,20 @@ def attempt(action, *arguments):
         return errno.errorcode.get(error.errno, str(error.errno))
 
 
-def inherited(descriptor, number):
-    found = os.fstat(descriptor)
-    return "open" if stat.S_ISCHR(found.st_mode) and found.st_rdev == number else "something else"
+def inherited(descriptor):
+    return close(os.dup(descriptor))
 
 
 def main():
     node, descriptor = sys.argv[1], int(sys.argv[2])
-    number = os.stat(node).st_rdev
     answers = {}
     for name, call in (("open", by_open), ("openat", by_openat), ("openat2", by_openat2)):
         for mode_name, mode in MODES.items():
             answers[f"{name} {mode_name}"] = attempt(call, node, mode)
     answers["/proc/self/root"] = attempt(by_open, f"/proc/self/root{node}", os.O_RDWR)
     answers["/proc/1/root"] = attempt(by_open, f"/proc/1/root{node}", os.O_RDWR)
-    answers["inherited descriptor"] = attempt(inherited, descriptor, number)
-    answers["inherited as stdin"] = attempt(inherited, 0, number)
+    answers["inherited descriptor"] = attempt(inherited, descriptor)
+    answers["inherited as stdin"] = attempt(inherited, 0)
     for name, way in (
         ("O_PATH reopened", by_path_descriptor),
         ("symlink", by_symlink),
