@@ -321,8 +321,10 @@ std::vector<Advice> advise_on_command(const Request& request, const Host& host, 
   std::vector<Advice> advice;
   for (const FoundAgent& found : find_agents(request.command))
     if (auto one = on_agent(scene, found);
-        one && std::ranges::find(advice, one->what, &Advice::what) == advice.end())
+        one && std::ranges::find(advice, one->what, &Advice::what) == advice.end()) {
+      one->program = found.title();
       advice.push_back(*std::move(one));
+    }
   return advice;
 }
 
@@ -331,7 +333,10 @@ void add_advice(Plan& plan, const Request& request, const Host& host) {
   for (const Around& around : plan.around)
     if (auto one = on_selection(request, around)) plan.advice.push_back(*std::move(one));
   for (Advice& one : advise_on_command(request, host, plan)) {
-    if (one.leaves) plan.not_covered.push_back(one.what);
+    if (one.leaves) {
+      plan.not_covered.push_back(one.what);
+      plan.open_ways.push_back("what \"" + printable(one.program) + "\" does");
+    }
     plan.advice.push_back(std::move(one));
   }
 }
