@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long one small launch takes after a pause: launch to synchronised, in microseconds, a line for
-// each: "PAUSE_MS EMPTY_US WORK_US COPY_US". Empty: a kernel that returns; work: one warp of a chain
-// of multiplications, whose time is the clock's; copy: 4 KiB to the host.
+// How long one small launch takes after a pause: launch to synchronised, in microseconds, a line
+// for each: "PAUSE_MS EMPTY_US WORK_US COPY_US". Empty: a kernel that returns; work: one warp of a
+// chain of multiplications, whose time is the clock's; copy: 4 KiB to the host.
 //
 // usage: launch_latency PAUSE_MS:COUNT…
 #define _GNU_SOURCE
@@ -25,9 +25,9 @@ static const char kModule[] =
     "  setp.lt.u32 %p1, %r2, %r1; @%p1 bra again;\n"
     "  st.global.f32 [%d1], %f1; ret;\n}\n";
 
-static void *driver;
+static void* driver;
 
-static Call call(const char *name) {
+static Call call(const char* name) {
   Call found = (Call)dlsym(driver, name);
   if (!found) {
     fprintf(stderr, "no %s in libcuda.so.1\n", name);
@@ -36,7 +36,7 @@ static Call call(const char *name) {
   return found;
 }
 
-static void must(const char *what, int result) {
+static void must(const char* what, int result) {
   if (result != 0) {
     fprintf(stderr, "%s failed with %d\n", what, result);
     exit(1);
@@ -54,7 +54,7 @@ static void pause_ms(int ms) {
   if (ms > 0) nanosleep(&pause, NULL);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (!driver) {
     fprintf(stderr, "%s\n", dlerror());
@@ -72,9 +72,10 @@ int main(int argc, char **argv) {
   must("empty", call("cuModuleGetFunction")(&empty, module, "empty"));
   must("work", call("cuModuleGetFunction")(&work, module, "work"));
   must("memory", call("cuMemAlloc_v2")(&memory, sizeof host));
-  const Call launch = call("cuLaunchKernel"), synchronize = call("cuCtxSynchronize"), copy = call("cuMemcpyDtoH_v2");
+  const Call launch = call("cuLaunchKernel"), synchronize = call("cuCtxSynchronize"),
+             copy = call("cuMemcpyDtoH_v2");
   unsigned count = 20000;
-  void *arguments[] = {&memory, &count};
+  void* arguments[] = {&memory, &count};
   for (int i = 1; i < argc; ++i) {
     int pause = 0, times = 0;
     if (sscanf(argv[i], "%d:%d", &pause, &times) != 2) {

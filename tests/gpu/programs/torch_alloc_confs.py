@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of the settings on stdin (a JSON list) this PyTorch takes: a JSON list of null or its error.
 
-Each is tried in a child that was forked after the import and before CUDA. Those with a backend are
-read when the library is loaded: they are left to torch_alloc_one.py.
+Each is tried in a child that was forked after the import and before CUDA. A backend is chosen when
+the library is loaded, so that none can be tried here; torch_memory.py is started with one instead.
 """
 import json
 import os
