@@ -71,11 +71,10 @@ Result<JoinedMps> join_mps(const mps::Share& share, const gpu::OpenedMachine& ma
                 .gpu = gpu.index,
                 .daemon_pid = daemon->record.pid,
                 .daemon_enforced = daemon->record.enforced}};
-  joined.notes.push_back(fmt::format(
-      "MPS: each process gets at most {} of GPU {}, through the daemon pid {}, which is {}",
-      mps::share_text(share), gpu.index, daemon->record.pid,
-      daemon->record.enforced == "none" ? "not confined"
-                                        : "confined by " + printable(daemon->record.enforced)));
+  joined.notes.push_back(
+      fmt::format("MPS: each process gets at most {} of GPU {}, through the daemon pid {}: {}",
+                  mps::share_text(share), gpu.index, daemon->record.pid,
+                  mps::confinement_text(daemon->record)));
   for (std::string& line : crowding(share, *daemon, machine, gpu))
     joined.notes.push_back(std::move(line));
   return joined;

@@ -81,12 +81,9 @@ std::string gpu_text(const MpsOfGpu& one) {
                       "a daemon was killed (pid {}); its files are left in {}: corral mps "
                       "start or stop removes them\n",
                       daemon.record.pid, printable(daemon.folder.path));
-  const std::string confined = daemon.record.enforced == "none"
-                                   ? "NOT confined"
-                                   : "confined to it by " + daemon.record.enforced;
   return name +
          fmt::format("daemon pid {}, uid {}, {}, pipe {}\n", daemon.record.pid, daemon.uid,
-                     printable(confined), printable(daemon.folder.pipe())) +
+                     mps::confinement_text(daemon.record), printable(daemon.folder.pipe())) +
          clients_text(one.answer, one.memory_bytes);
 }
 

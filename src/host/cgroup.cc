@@ -93,4 +93,12 @@ Result<std::vector<CgroupEntry>> read_cgroup(const Root& root) {
   return parse_cgroup(text);
 }
 
+Result<std::vector<std::string>> read_controllers(const std::string& file) {
+  CORRAL_TRY(const std::string text, read_file(file));
+  std::vector<std::string> names;
+  for (const std::string_view name : split(trim(text), ' '))
+    if (!name.empty()) names.emplace_back(name);
+  return names;
+}
+
 }  // namespace corral::host

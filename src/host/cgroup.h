@@ -45,4 +45,7 @@ std::optional<CgroupPlace> locate_v1(const std::vector<CgroupEntry>& entries,
 // /proc/self/cgroup below `root`.
 Result<std::vector<CgroupEntry>> read_cgroup(const Root& root);
 
+// The names in a v2 group's cgroup.controllers or cgroup.subtree_control, whose path this is.
+Result<std::vector<std::string>> read_controllers(const std::string& file);
+
 }  // namespace corral::host

@@ -31,6 +31,7 @@ struct Surrounding {
     nspawn,
     apptainer,
     other_container,  // one that systemd knows by another name
+    // From here on batch systems.
     slurm,
     pbs,
     lsf

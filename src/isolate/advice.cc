@@ -85,7 +85,7 @@ std::string podman_form(const Scene& scene, const FoundAgent& found,
   return fmt::format("{} {} …{}", found.title(), cdi, without(command));
 }
 
-// " It asks for …." behind another sentence.
+// "; --gpus 1 asks for …" behind another sentence.
 std::string and_asked(const Scene& scene, const AskedGpus& asked) {
   if (!scene.request.allowed.requested || asked.words.empty()) return {};
   return "; " + asked.words;
@@ -113,13 +113,7 @@ Advice on_engine(const Scene& scene, const FoundAgent& found, const ContainerCom
     std::string instead;
     if (file && !gpus.empty() && gpus != "none")
       instead = fmt::format("in the file: device_ids: [\"{}\"] and capabilities: [gpu]",
-                            join(
-                                [&] {
-                                  std::vector<std::string> ids;
-                                  for (const auto id : split(gpus, ',')) ids.emplace_back(id);
-                                  return ids;
-                                }(),
-                                "\", \""));
+                            fmt::join(split(gpus, ','), "\", \""));
     return {.what = std::move(what), .instead = std::move(instead), .leaves = true};
   }
   const AskedGpus asked = judge_asked_gpus(command, scene.request, scene.host.cdi);

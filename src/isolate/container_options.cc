@@ -292,7 +292,6 @@ void take(const Option& option, ContainerCommand& out) {
   const auto& [name, value] = option;
   if (name == "gpus") out.gpus.push_back(parse_gpus_option(value));
   if (name == "device") take_device(value, out);
-  if (name == "runtime") out.runtime = base_name(value);
   if (name == "env" || name == "e") take_variable(value, out);
   if (name == "privileged" && value != "false") out.opens_everything = "--privileged";
   if ((name == "volume" || name == "v") && names_dev(value)) out.opens_everything = "-v /dev";
@@ -355,7 +354,6 @@ void take_global(std::string_view name, std::string_view value, ContainerCommand
     out.remote = out.remote || is_elsewhere(value);
   if (name == "context" || name == "c") out.remote = value != "default";
   if (name == "connection" || name == "remote") out.remote = value != "false";
-  if (name == "runtime") out.runtime = base_name(value);
 }
 
 // Up to the verb.

@@ -19,7 +19,7 @@ struct GpusOption {
     all,
     count,     // the first N
     devices,   // by number or UUID
-    refused,   // docker ends with an error; `text` says why
+    refused,   // docker ends with an error; `why` says which
     not_read,  // a variable of the shell in it, or nothing that docker knows
   };
 
@@ -43,7 +43,6 @@ struct ContainerCommand {
   std::vector<GpusOption> gpus;
   std::vector<std::string> cdi;    // "nvidia.com/gpu=0" of --device
   std::vector<std::string> nodes;  // "/dev/nvidia0" of --device
-  std::string runtime;
   // NVIDIA_VISIBLE_DEVICES of -e. Without a value (`-e NAME`) the client passes its own on, which
   // in a confined job is the selection.
   std::optional<std::string> visible_devices;

@@ -21,12 +21,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names words_of(const std::string& path) {
-  Names names;
-  if (const auto text = read_file(path))
-    for (const std::string_view word : split(trim(*text), ' '))
-      if (!word.empty()) names.emplace_back(word);
-  return names;
+// None where they cannot be read.
+Names controllers_in(const std::string& file) {
+  return host::read_controllers(file).value_or(Names{});
 }
 
 std::string above(const std::string& folder) { return folder.substr(0, folder.rfind('/')); }
@@ -104,8 +101,8 @@ std::string stranger_text(pid_t pid) {
 void look_at_root(Walk& walk, const std::string& folder, const std::string& note) {
   if (std::string trouble = write_trouble(walk.root, folder); !trouble.empty())
     return walk.reject(std::move(trouble));
-  const Names on = words_of(walk.root.path(folder) + "/cgroup.subtree_control");
-  const Names all = words_of(walk.root.path(folder) + "/cgroup.controllers");
+  const Names on = controllers_in(walk.root.path(folder) + "/cgroup.subtree_control");
+  const Names all = controllers_in(walk.root.path(folder) + "/cgroup.controllers");
   const bool may_enable = walk.as_root && !walk.manager.booted;
   if (on.empty() && (!may_enable || all.empty()))
     return walk.reject("the root group " + folder + " passes no controllers on");
@@ -122,7 +119,7 @@ void look_at_ours(Walk& walk) {
   if (std::string trouble = write_trouble(walk.root, folder); !trouble.empty())
     return walk.reject(std::move(trouble));
   // Threaded controllers can be passed on by a group with processes, and then are so already.
-  if (Names on = words_of(files + "/cgroup.subtree_control"); !on.empty())
+  if (Names on = controllers_in(files + "/cgroup.subtree_control"); !on.empty())
     walk.out.places.push_back(
         {.folder = folder, .step = FirstStep::none, .controllers = std::move(on), .note = {}});
   const auto type = read_file(files + "/cgroup.type");
@@ -140,7 +137,7 @@ void look_at_ours(Walk& walk) {
   walk.out.places.push_back(
       {.folder = folder,
        .step = FirstStep::settle,
-       .controllers = words_of(files + "/cgroup.controllers"),
+       .controllers = controllers_in(files + "/cgroup.controllers"),
        .note = folder + " has controllers to pass on: corral itself is in a group below it"});
 }
 
@@ -197,7 +194,7 @@ void look_above(Walk& walk) {
       if (!walk.manager.booted) look_at_root(walk, folder, note);
       return;
     }
-    Names on = words_of(walk.root.path(folder) + "/cgroup.subtree_control");
+    Names on = controllers_in(walk.root.path(folder) + "/cgroup.subtree_control");
     if (on.empty() || !write_trouble(walk.root, folder).empty()) continue;
     // To root everything is writable, so that nothing tells whose it is.
     if (walk.manager.booted &&

@@ -116,6 +116,7 @@ struct PlannedLimits {
 };
 
 struct Request;
+struct V2Places;
 
 // Pure. An error means that a limit cannot be held here, or that it is outside what we have.
 // `job_can_leave` is left for the caller, who knows the other layers.
@@ -126,7 +127,6 @@ Result<LimitFacts> read_limit_facts(const host::Root& hardware);
 
 // With the files of `root`: the hierarchy of the controller, and what keeps a group from having it.
 // For v2 by what find_v2_places found.
-struct V2Places;
 Controller read_controller(const host::Root& root, std::string_view name, const V2Places& places);
 
 // "CPUs 0-15", "memory 512 MiB", "at most 100 processes".

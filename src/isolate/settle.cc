@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "host/cgroup.h"
 #include "host/proc.h"
 #include "isolate/systemd.h"
 
@@ -22,10 +23,8 @@ constexpr int kLooks = 5;
 std::string subtree_control(const std::string& group) { return group + "/cgroup.subtree_control"; }
 
 bool is_on(const std::string& group, const std::string& controller) {
-  const auto text = read_file(subtree_control(group));
-  if (!text) return false;
-  const std::vector<std::string_view> words = split(trim(*text), ' ');
-  return std::ranges::find(words, controller) != words.end();
+  const auto on = host::read_controllers(subtree_control(group));
+  return on && std::ranges::find(*on, controller) != on->end();
 }
 
 void switch_off(const std::string& group, const std::vector<std::string>& controllers) {
@@ -67,14 +66,13 @@ bool has_other_jobs(const std::string& folder, const std::string& own) {
 // of its groups is for processes. Where there are no groups, the controllers serve nobody.
 void forget_left_controllers(const std::string& folder) {
   const auto names = list_folder(folder);
-  const auto text = read_file(subtree_control(folder));
-  if (!names || !text) return;
+  const auto on = host::read_controllers(subtree_control(folder));
+  if (!names || !on) return;
   const bool has_groups = std::ranges::any_of(*names, [&](const std::string& name) {
     return ::access((folder + "/" + name + "/cgroup.procs").c_str(), F_OK) == 0;
   });
   if (has_groups) return;
-  for (const std::string_view word : split(trim(*text), ' '))
-    if (!word.empty()) switch_off(folder, {std::string(word)});
+  switch_off(folder, *on);
 }
 
 bool needs_group(const Limit& limit) {

@@ -27,14 +27,6 @@ constexpr std::size_t kMostOfAnAnswer = 4096;
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-std::vector<std::string> words_of(const std::string& path) {
-  std::vector<std::string> words;
-  if (const auto text = read_file(path))
-    for (const std::string_view word : split(trim(*text), ' '))
-      if (!word.empty()) words.emplace_back(word);
-  return words;
-}
-
 // A line NAME=value of a file of systemd's.
 std::string value_of(const std::string& path, std::string_view name) {
   const auto text = read_file(path);
@@ -101,7 +93,8 @@ void read_group(Manager& manager, const host::Root& root, const host::CgroupPlac
   const std::string top =
       ours.mount_point +
       (manager.user ? fmt::format("/user.slice/user-{0}.slice/user@{0}.service", uid) : "");
-  manager.controllers = words_of(root.path(top) + "/cgroup.controllers");
+  manager.controllers = host::read_controllers(root.path(top) + "/cgroup.controllers")
+                            .value_or(std::vector<std::string>{});
   if (manager.controllers.empty() && manager.trouble.empty())
     manager.trouble = "systemd has no cgroup v2 controllers (" + top + "/cgroup.controllers)";
   if (const auto text = read_file(root.path(ours.folder) + "/pids.max"))

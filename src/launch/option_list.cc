@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "base/text.h"
@@ -87,10 +86,7 @@ std::unexpected<Error> wrong_value(const OptionSource& source, const GivenOption
 
 std::optional<double> decimal(std::string_view text) {
   if (text.find_first_not_of("0123456789.") != text.npos) return std::nullopt;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_number<double>(text);
 }
 
 Result<std::vector<GivenOption>> parse_option_list(const OptionSource& source,

@@ -22,9 +22,10 @@ Client describe(const host::Root& root, pid_t pid, pid_t server) {
   const auto percent = host::environment_variable(root, pid, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
   const auto memory = host::environment_variable(root, pid, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
   if (!percent || !memory) return client;
-  client.limits_known = true;
   client.percent = percent_of(*percent);
   client.memory_bytes = memory_limit_of(*memory);
+  // A limit in a form that is not read here, by UUID for one, is not no limit.
+  client.limits_known = client.memory_bytes || memory->value_or("").empty();
   return client;
 }
 

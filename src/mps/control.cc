@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <span>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -27,7 +28,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMostAnswer = 1U << 20;
+constexpr std::size_t kMostShown = 200;
 constexpr std::int64_t kNsPerMs = 1'000'000;
+constexpr milliseconds kLook{2};
 
 struct Question {
   std::vector<std::string> arguments;  // after the program
@@ -80,20 +83,43 @@ Result<Pipe> make_pipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
-// What comes out of `fd` until its end; nullopt when `deadline_ns` comes first.
-std::optional<std::string> read_until(int fd, std::int64_t deadline_ns) {
+// What comes out of `fd` until its end. Errors: `too_late` when `deadline_ns` comes first, and that
+// too much comes.
+Result<std::string> read_until(int fd, std::int64_t deadline_ns, const std::string& too_late) {
   std::string text;
   char buffer[4096];
-  for (;;) {
+  while (text.size() <= kMostAnswer) {
     const std::int64_t left_ms = (deadline_ns - monotonic_ns()) / kNsPerMs;
     pollfd watched{.fd = fd, .events = POLLIN, .revents = 0};
     const int ready = left_ms > 0 ? ::poll(&watched, 1, static_cast<int>(left_ms)) : 0;
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return std::nullopt;
+    if (ready <= 0) return fail(too_late);
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0 || text.size() > kMostAnswer) return text;
+    if (n <= 0) return text;
     text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return fail(fmt::format("gave an answer of more than {} MiB", kMostAnswer >> 20));
+}
+
+// The end of a program may come long after that of its output. nullopt when `deadline_ns` comes
+// first.
+std::optional<int> wait_until(pid_t pid, std::int64_t deadline_ns) {
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+    if (ended > 0) return status;
+    // Where the caller ignores SIGCHLD, the kernel reaps it and the code is lost: its words count.
+    if (ended < 0 && errno == ECHILD) return 0;
+    if (monotonic_ns() >= deadline_ns) return std::nullopt;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+void kill_and_reap(pid_t pid) {
+  ::kill(-pid, SIGKILL);
+  ::kill(pid, SIGKILL);  // it may not have made its session yet
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
@@ -107,15 +133,16 @@ Result<Answer> ask(const std::string& program, const std::string& pipe_folder,
   CORRAL_TRY(const pid_t pid,
              start(program, question, pipe_folder, input.read.get(), output.write.get()));
   output.write.close();
-  const auto text = read_until(output.read.get(), monotonic_ns() + patience.count() * kNsPerMs);
-  if (!text) ::kill(-pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  const std::int64_t deadline_ns = monotonic_ns() + patience.count() * kNsPerMs;
+  const std::string too_late = fmt::format("did not answer within {} ms", patience.count());
+  const auto text = read_until(output.read.get(), deadline_ns, too_late);
+  const auto status = text ? wait_until(pid, deadline_ns) : std::nullopt;
+  if (!status) {
+    kill_and_reap(pid);
+    return fail(
+        fmt::format("the MPS daemon at {} {}", pipe_folder, text ? too_late : text.error().what));
   }
-  if (!text)
-    return fail(fmt::format("the MPS daemon at {} did not answer within {} ms", pipe_folder,
-                            patience.count()));
-  return Answer{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .text = *text};
+  return Answer{.exit_code = WIFEXITED(*status) ? WEXITSTATUS(*status) : -1, .text = *text};
 }
 
 Question v3(std::initializer_list<std::string> words) { return {.arguments = words, .input = ""}; }
@@ -126,7 +153,7 @@ Question legacy(std::string command) {
 Error refusal(const std::string& pipe_folder, const Answer& answer) {
   return {fmt::format("no MPS daemon answers at {}: {}", pipe_folder,
                       answer.text.empty() ? fmt::format("exit code {}", answer.exit_code)
-                                          : printable(trim(answer.text))),
+                                          : printable(trim(answer.text).substr(0, kMostShown))),
           "corral mps status shows those that run", 0};
 }
 

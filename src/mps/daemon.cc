@@ -125,6 +125,12 @@ Result<std::optional<Daemon>> look(const Folder& folder) {
       .folder = folder, .record = *std::move(record), .uid = found.st_uid, .alive = alive};
 }
 
+std::string confinement_text(const Record& record) {
+  if (record.enforced == "none") return "NOT confined to it";
+  if (record.enforced == kNoOtherGpu) return "there is no other";
+  return "confined to it by " + printable(record.enforced);
+}
+
 Result<std::optional<Daemon>> find_daemon(const std::vector<std::string>& bases,
                                           const std::string& gpu_uuid) {
   std::optional<Daemon> dead;

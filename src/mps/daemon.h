@@ -32,12 +32,16 @@ struct Folder {
   std::string lock() const { return path + ".lock"; }
 };
 
+// Of a daemon on a machine whose only GPU is its own.
+constexpr std::string_view kNoOtherGpu = "no other GPU";
+
 struct Record {
   std::string boot_id;  // of /proc/sys/kernel/random/boot_id
   std::string gpu;      // UUID
   pid_t pid = 0;        // of the daemon, in the pid namespace of who started it
   std::uint64_t start_ticks = 0;
-  std::string enforced;  // what confines it to that GPU: Plan::enforced
+  // What confines it to that GPU: Plan::enforced, or kNoOtherGpu.
+  std::string enforced;
 
   bool operator==(const Record&) const = default;
 };
@@ -63,6 +67,9 @@ struct Daemon {
 // nullopt where there is no record. Errors: it cannot be read, is no record, or somebody else than
 // root and the caller could have written it.
 Result<std::optional<Daemon>> look(const Folder& folder);
+
+// "confined to it by cgroup", "NOT confined to it": of its GPU, for people.
+std::string confinement_text(const Record& record);
 
 // The first living one in these bases, or else a dead one.
 Result<std::optional<Daemon>> find_daemon(const std::vector<std::string>& bases,

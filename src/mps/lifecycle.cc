@@ -217,7 +217,8 @@ Result<Record> start_daemon(const std::string& program, const Folder& folder,
                 .gpu = gpu_uuid,
                 .pid = daemon->pid,
                 .start_ticks = daemon->start_ticks,
-                .enforced = confinement.plan.enforced};
+                .enforced = confinement.plan.refused.empty() ? std::string(kNoOtherGpu)
+                                                             : confinement.plan.enforced};
   if (auto written = write_file(folder.record(), record_text(record)); !written) {
     kill_what_started(folder);
     return std::unexpected(written.error());

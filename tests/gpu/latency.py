@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `run --quiet-idle` does to single small launches after pauses, and to the power between them.
 
-Both arms run at the same time, one on each GPU, and once more with the GPUs exchanged.
+With two GPUs both arms run at the same time, one on each, and once more exchanged; with one they take
+turns on it, A B B A.
 """
 
 from __future__ import annotations
@@ -39,24 +40,30 @@ def start(program: str, gpu: nvml.Gpu, arm: str, plan: tuple[str, ...]) -> subpr
                             env=process.clean_environment())  # fmt: skip
 
 
+def turns(gpus: list[nvml.Gpu]) -> list[list[tuple[str, nvml.Gpu]]]:
+    """What runs at the same time, one turn after the other."""
+    if len(gpus) == 1:
+        return [[(arm, gpus[0])] for arm in (*ARMS, *ARMS[::-1])]
+    return [list(zip(ARMS, pair, strict=True)) for pair in (gpus[:2], gpus[1::-1])]
+
+
 def measure(part: results.Part, seen: nvml.Nvml, program: str, rounds: int):
     """times[arm][pause][kind] in µs, and each arm's power and clock while it ran."""
     times = {arm: collections.defaultdict(lambda: [[] for _ in KINDS]) for arm in ARMS}
     readings = {arm: collections.defaultdict(list) for arm in ARMS}
-    pairs = [tuple(seen.gpus[:2]), tuple(seen.gpus[1::-1])]
     for number in range(rounds):
-        for first, second in pairs:
+        for turn in turns(seen.gpus):
             # One pause at a time, so that power and clock are those of that pause.
             for step in PLAN:
                 if not part.has_time_for(25, f"round {number + 1}, pause {step}"):
                     return times, readings
-                jobs = {arm: start(program, gpu, arm, (step,)) for arm, gpu in zip(ARMS, (first, second), strict=True)}
-                with nvml.Watch(seen, [first.index, second.index]) as watch:
-                    outputs = {arm: job.communicate(timeout=60) for arm, job in jobs.items()}
-                for arm, gpu in zip(ARMS, (first, second), strict=True):
+                jobs = [(arm, gpu, start(program, gpu, arm, (step,))) for arm, gpu in turn]
+                with nvml.Watch(seen, [gpu.index for _, gpu, _ in jobs]) as watch:
+                    outputs = [job.communicate(timeout=60) for _, _, job in jobs]
+                for (arm, gpu, job), (out, err) in zip(jobs, outputs, strict=True):
                     part.check(f"round {number + 1}, {arm} on GPU {gpu.index}, {step}: ended well",
-                               jobs[arm].returncode == 0, outputs[arm][1][-300:])  # fmt: skip
-                    for line in outputs[arm][0].splitlines():
+                               job.returncode == 0, err[-300:])  # fmt: skip
+                    for line in out.splitlines():
                         pause, *took = line.split()
                         for kind, value in enumerate(took):
                             times[arm][int(pause)][kind].append(float(value))
@@ -102,9 +109,9 @@ def write(part: results.Part, times, readings) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1, help="of two runs for each pause and arm")
-    parser.add_argument("--limit-s", type=float, default=240)
+    parser.add_argument("--limit-s", type=float, default=280)
     arguments = parser.parse_args()
-    seen = nvml.two_gpus()
+    seen = nvml.Nvml()
     with (
         results.Part("latency", "What `--quiet-idle` costs latency-bound work", arguments.limit_s, seen) as part,
         tempfile.TemporaryDirectory(dir="/dev/shm") as folder,

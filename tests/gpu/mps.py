@@ -236,7 +236,7 @@ def as_user(part: results.Part, gpu: nvml.Gpu) -> None:
         part.check("a user on root's daemon: works", ended.code == 0 and said_by(ended).get("copies", False), ended.stderr)
         part.check("root's daemon stops", corral("mps", "stop", "--gpu", index).code == 0)
         started = run("mps", "start", "--gpu", index)
-        part.check("a user's own daemon: starts", started.code == 0 and "Landlock" in started.stdout, started.stdout + started.stderr)
+        part.check("a user's own daemon: starts", started.code == 0 and "by landlock" in started.stdout, started.stdout + started.stderr)
         ended = run("run", "--gpus", index, "--mps", "50%,8G", "--", *client, "--gib", "9")
         said = said_by(ended)
         part.check("a user's own daemon: serves within the limit", ended.code == 0 and said.get("allocated") is False, f"{said} {ended.stderr}")

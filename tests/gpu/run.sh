@@ -32,7 +32,7 @@ part_program() {
     attribution) echo attribution.py 300 ;;
     overhead) echo overhead.py 420 ;;
     mps) echo mps.py 300 ;;
-    latency) echo latency.py 240 ;;
+    latency) echo latency.py 280 ;;
     memory) echo memory.py 330 ;;
     limits) echo limits.py 180 ;;
     *) return 1 ;;

@@ -81,13 +81,8 @@ Result<std::string> start_one(const MpsOptions& options, const Mps& mps, unsigne
   CORRAL_TRY(const isolate::Prepared prepared, isolate::prepare(plan));
   CORRAL_TRY(const mps::Record record,
              mps::start_daemon(program, folder, gpu.uuid, prepared, signals));
-  const std::vector<std::string> layers = isolate::layer_texts(prepared.plan);
-  const std::string held = layers.empty() ? prepared.plan.enforced == "none"
-                                                ? "NOT confined"
-                                                : "confined to it by " + prepared.plan.enforced
-                                          : "confined to it by " + join(layers, " + ");
   return fmt::format("MPS daemon started, pid {}, {}\n  corral run --gpus {} --mps 30% -- CMD…",
-                     record.pid, held, index);
+                     record.pid, mps::confinement_text(record), index);
 }
 
 std::string clients_text(const std::vector<mps::Client>& clients) {

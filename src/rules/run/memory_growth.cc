@@ -50,7 +50,8 @@ struct Growth {
   double to_s = 0;    // of the last
 };
 
-// A fifth from below: the end of the job, when memory goes, is not yet that.
+// A fifth from below and not the lowest: the last readings may be of a job that is ending and has
+// given its memory back.
 std::uint64_t low_level(std::vector<std::uint64_t>& readings) {
   const auto at = readings.begin() + static_cast<std::ptrdiff_t>(readings.size() / 5);
   std::ranges::nth_element(readings, at);

@@ -68,11 +68,15 @@ Outcome check(const snapshot::Run& run) {
   const double percent = processes * share.percent;
   const auto& card = run.gpus[share.gpu].gpu.memory_total_bytes;
   const bool memory = card && share.memory_bytes && processes * *share.memory_bytes > *card;
-  if (processes < 2 || (percent <= 100 + kRounding && !memory)) return outcome;
+  const bool computing = percent > 100 + kRounding;
+  if (processes < 2 || (!computing && !memory)) return outcome;
   Finding finding = finding_of(rule.value());
   finding.gpu = share.gpu;
-  finding.title = fmt::format("{} processes at once, each with {} % of GPU {}: {:.6g} % together",
-                              processes, share.percent, share.gpu, percent);
+  finding.title =
+      computing ? fmt::format("{} processes at once, each with {} % of GPU {}: {:.6g} % together",
+                              processes, share.percent, share.gpu, percent)
+                : fmt::format("{} processes at once, each with {} MiB of GPU {}: more than it has",
+                              processes, *share.memory_bytes >> 20, share.gpu);
   if (share.memory_bytes)
     finding.evidence.push_back(fmt::format("device memory: {} × {} MiB = {} MiB{}", processes,
                                            *share.memory_bytes >> 20,

@@ -20,18 +20,36 @@ const Registered<Rule> rule{Rule{
     .fix = "Nothing to mend in the job. Compare power and memory on a GPU that nobody else uses.",
     .check = check}};
 
+constexpr std::string_view kServer = "nvidia-cuda-mps-server";
+
+bool is_server(const snapshot::GpuProcess& process) { return process.command.starts_with(kServer); }
+
+// The server of the job's own daemon is where its contexts are.
+bool is_expected(const snapshot::Run& run, const snapshot::GpuRun& gpu,
+                 const snapshot::GpuProcess& process) {
+  return is_server(process) && run.mps && run.mps->gpu == gpu.gpu.index;
+}
+
+std::string title(const snapshot::GpuProcess& process, unsigned gpu) {
+  if (is_server(process))
+    return fmt::format(
+        "an MPS server, pid {}, was on GPU {}: it works for its clients on every "
+        "GPU that its daemon was given",
+        process.pid, gpu);
+  return fmt::format("pid {} ({}), not of this job, was on GPU {}", process.pid,
+                     process.command.empty() ? "command not readable" : printable(process.command),
+                     gpu);
+}
+
 Outcome check(const snapshot::Run& run) {
   Outcome outcome;
   for (const snapshot::GpuRun& gpu : run.gpus) {
     for (const snapshot::GpuProcess& process : gpu.processes) {
-      if (process.of_job) continue;
+      if (process.of_job || is_expected(run, gpu, process)) continue;
       Finding finding = finding_of(rule.value());
       finding.gpu = gpu.gpu.index;
       finding.pid = process.pid;
-      finding.title =
-          fmt::format("pid {} ({}), not of this job, was on GPU {}", process.pid,
-                      process.command.empty() ? "command not readable" : printable(process.command),
-                      gpu.gpu.index);
+      finding.title = title(process, gpu.gpu.index);
       if (process.memory_bytes)
         finding.evidence.push_back(fmt::format("{} MiB", *process.memory_bytes >> 20));
       outcome.findings.push_back(std::move(finding));

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fixture_host.h"
+
 namespace corral::host {
 namespace {
 
@@ -63,6 +65,16 @@ TEST(cgroup, a_hierarchy_that_is_not_mounted_is_not_located) {
 TEST(cgroup, our_own_entries_parse) {
   const auto live = read_cgroup(Root());
   ASSERT_TRUE(live) << live.error().what;
+}
+
+TEST(cgroup, controllers_of_a_group_are_names) {
+  const tests::MadeHost host;
+  host.write("/cpu", "cpuset cpu  memory pids\n");
+  host.write("/none", "\n");
+  EXPECT_EQ(read_controllers(host.root().path("/cpu")).value(),
+            (std::vector<std::string>{"cpuset", "cpu", "memory", "pids"}));
+  EXPECT_TRUE(read_controllers(host.root().path("/none")).value().empty());
+  EXPECT_FALSE(read_controllers(host.root().path("/missing")));
 }
 
 }  // namespace

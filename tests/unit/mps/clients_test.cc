@@ -101,6 +101,8 @@ TEST_F(MpsClients, are_described_by_their_own_variables) {
   EXPECT_TRUE(clients[1].limits_known);
   EXPECT_EQ(clients[1].percent, std::nullopt);
   EXPECT_FALSE(clients[2].limits_known);  // gone, or another user's
+  process(12, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=GPU-1234=2G\0"sv);
+  EXPECT_FALSE(clients_of(host::Root(root_), serving)[2].limits_known);
   EXPECT_EQ(clients[2].command, "");
 }
 

@@ -4,12 +4,61 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "base/file.h"
 
 namespace corral::mps {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// A folder with a program of these lines of shell in it.
+class FakeProgram {
+ public:
+  explicit FakeProgram(const std::string& lines) {
+    std::string name = "/tmp/corral-mps-control-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    EXPECT_TRUE(write_file(path(), "#!/bin/sh\n" + lines + "\n"));
+    EXPECT_EQ(::chmod(path().c_str(), 0755), 0);
+  }
+  ~FakeProgram() { std::filesystem::remove_all(folder_); }
+  FakeProgram(const FakeProgram&) = delete;
+  FakeProgram& operator=(const FakeProgram&) = delete;
+  std::string path() const { return folder_ + "/program"; }
+
+  std::string error(std::chrono::milliseconds patience) const {
+    const auto serving = ask_what_it_serves(path(), folder_, patience);
+    return serving ? "" : serving.error().what;
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST(mps_control, an_answer_without_end_is_left) {
+  const FakeProgram floods("exec cat /dev/zero");
+  EXPECT_THAT(floods.error(std::chrono::seconds(20)), HasSubstr("more than 1 MiB"));
+}
+
+TEST(mps_control, a_program_that_closes_its_output_and_stays_is_left) {
+  const FakeProgram stays("exec >&- 2>&-; exec sleep 1000");
+  EXPECT_THAT(stays.error(std::chrono::milliseconds(200)), HasSubstr("within 200 ms"));
+}
+
+TEST(mps_control, of_an_answer_that_is_none_the_beginning_is_told) {
+  const FakeProgram talks("head -c 5000 /dev/zero | tr '\\0' x");
+  const std::string said = talks.error(std::chrono::seconds(20));
+  EXPECT_THAT(said, HasSubstr("xxxx"));
+  EXPECT_LT(said.size(), 400U);
+}
 
 TEST(mps_control, legacy_pids_stand_a_line) {
   EXPECT_THAT(*parse_pids("645\n"), ElementsAre(645));

@@ -141,6 +141,19 @@ TEST(other_process, only_those_that_are_not_of_the_job) {
   EXPECT_TRUE(verdict.findings[0].evidence.empty()) << "unknown memory is not 0 MiB";
 }
 
+TEST(other_process, an_mps_server_is_named_as_one_but_for_the_jobs_own) {
+  JobRun run = run_on_gpu_1();
+  for (snapshot::GpuRun& gpu : run.gpus)
+    gpu.processes = {
+        {.pid = 6, .memory_bytes = {}, .of_job = false, .command = "nvidia-cuda-mps-server ''"}};
+  run.mps = snapshot::MpsShare{};
+  run.mps->gpu = 1;
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(ids(verdict), std::vector<std::string>{"run.other-process"});
+  EXPECT_EQ(verdict.findings[0].gpu, 0U);
+  EXPECT_TRUE(verdict.findings[0].title.starts_with("an MPS server, pid 6, was on GPU 0"));
+}
+
 TEST(listed_process, only_of_the_job_on_a_gpu_not_given_and_without_a_context_of_its_own) {
   JobRun run = run_on_gpu_1();
   run.gpus[0].processes = {{.pid = 5, .memory_bytes = 518 << 20, .of_job = true, .command = "job"},

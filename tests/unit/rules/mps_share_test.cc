@@ -61,7 +61,9 @@ TEST(mps_share, of_processes_that_lived_at_once_is_added_up) {
 TEST(mps_share, of_memory_alone_can_be_too_much) {
   JobRun run = a_run(25, 50 * kGib);
   for (int i = 0; i < 2; ++i) process(run, 10 + i, 0, 10);
-  EXPECT_EQ(findings(run).size(), 1U);
+  const auto found = findings(run);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].title, "2 processes at once, each with 51200 MiB of GPU 1: more than it has");
 }
 
 TEST(mps_share, that_fits_is_not_spoken_of) {
