@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests that need two NVIDIA GPUs, root and a Python with torch.
 #
-#   tests/gpu/run.sh [PART…]     PART: holes launch frameworks cases resnet attribution overhead mps latency memory limits; default: all of them
+#   tests/gpu/run.sh [PART…]     the parts are in `parts` below; default: all of them
 #
 # Each part writes a page of its numbers and its entry in results.json to $OUT, or to
-# build/gpu-results; ten files in all. CORRAL names the program, build/release/corral otherwise. CORRAL_GPU_LIMIT_S is the time for all
+# build/gpu-results. CORRAL names the program, build/release/corral otherwise. CORRAL_GPU_LIMIT_S is the time for all
 # parts together; a part that has none left is a failure. Options for one part, as in its --help:
 # RESNET_OPTIONS='--pairs 2' tests/gpu/run.sh resnet, and likewise for the others.
 set -u
+
+parts="holes launch frameworks cases resnet attribution overhead mps latency memory limits"
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH='' cd -- "$here/../.." && pwd)
@@ -60,9 +62,10 @@ part_options() {
   esac
 }
 
-[ $# -gt 0 ] || set -- holes launch frameworks cases resnet attribution overhead mps latency memory limits
+# shellcheck disable=SC2086  # words
+[ $# -gt 0 ] || set -- $parts
 for part in "$@"; do
-  part_program "$part" >/dev/null || die "no part $part; there are: holes launch frameworks cases resnet attribution overhead mps latency memory limits"
+  part_program "$part" >/dev/null || die "no part $part; there are: $parts"
 done
 [ -x "$CORRAL" ] || die "$CORRAL: not there or not executable; build it with ./dev build, or name it in CORRAL"
 [ -e /proc/driver/nvidia/version ] || [ -n "${CORRAL_SIM:-}" ] || die "this machine has no NVIDIA driver"
