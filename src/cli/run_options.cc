@@ -37,9 +37,10 @@ void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_option("--refuse", options.refuse, "refuse this device node too (repeatable)");
   app.add_flag("--allow-unenforced", options.allow_unenforced,
                "go on with CUDA_VISIBLE_DEVICES alone where nothing can be enforced");
-  app.add_flag("--quiet-idle", options.quiet_idle,
-               "CUDA_DISABLE_PERF_BOOST=1 for the job: a GPU with an idle context stays at idle\n"
-               "clocks and power; a short kernel after a pause of 10 ms takes about 4 times as long");
+  app.add_flag(
+      "--quiet-idle", options.quiet_idle,
+      "CUDA_DISABLE_PERF_BOOST=1 for the job: a GPU with an idle context stays at idle\n"
+      "clocks and power; a short kernel after a pause of 10 ms takes about 4 times as long");
   app.add_option("--mps", texts.mps,
                  "each process's share of the GPU through its MPS daemon (corral mps start):\n"
                  "30% of the multiprocessors | 30%,8G device memory too");
