@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "host/boot.h"
 #include "host/proc.h"
 #include "mps/control.h"
 
@@ -41,7 +42,7 @@ Result<void> check_owner(const std::string& path, const struct stat& found) {
 }
 
 bool is_alive(const Record& record) {
-  const auto now = boot_id();
+  const auto now = host::boot_id(host::Root());
   const auto stat = host::read_stat(host::Root(), record.pid);
   return now && *now == record.boot_id && stat && stat->start_ticks == record.start_ticks &&
          stat->state != 'Z' && stat->comm == kControlComm;
@@ -190,11 +191,6 @@ std::vector<SeenDaemon> control_daemons(const host::Root& root) {
     out.push_back(std::move(seen));
   }
   return out;
-}
-
-Result<std::string> boot_id() {
-  CORRAL_TRY(const std::string text, read_file("/proc/sys/kernel/random/boot_id"));
-  return std::string(trim(text));
 }
 
 }  // namespace corral::mps

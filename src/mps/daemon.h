@@ -93,6 +93,4 @@ std::vector<SeenDaemon> control_daemons(const host::Root& root);
 // one.
 bool is_control_daemon(const std::vector<std::string>& arguments);
 
-Result<std::string> boot_id();
-
 }  // namespace corral::mps

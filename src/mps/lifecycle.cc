@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "host/boot.h"
 #include "host/proc.h"
 #include "mps/control.h"
 
@@ -202,7 +203,7 @@ Result<Fd> take_lock(const Folder& folder) {
 Result<Record> start_daemon(const std::string& program, const Folder& folder,
                             const std::string& gpu_uuid, const isolate::Prepared& confinement,
                             const launch::SignalDesk& signals) {
-  CORRAL_TRY(const std::string boot, boot_id());
+  CORRAL_TRY(const std::string boot, host::boot_id(host::Root()));
   CORRAL_CHECK(make_folders(folder));
   const launch::JobSpec spec{.command = {program, "-d"},
                              .environment = daemon_environment(folder, confinement.plan),

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
-#include "base/file.h"
-#include "base/text.h"
+#include "host/boot.h"
 #include "host/proc.h"
 
 namespace corral::power {
@@ -105,8 +105,8 @@ Result<void> set_all(const gpu::Nvml& nvml, const std::vector<Change>& changes) 
 
 Result<Holder> this_process() {
   CORRAL_TRY(const host::ProcessStat self, host::read_stat(host::Root(), ::getpid()));
-  CORRAL_TRY(const std::string boot_id, read_file("/proc/sys/kernel/random/boot_id"));
-  return Holder{std::string(trim(boot_id)), self.pid, self.start_ticks};
+  CORRAL_TRY(std::string boot_id, host::boot_id(host::Root()));
+  return Holder{std::move(boot_id), self.pid, self.start_ticks};
 }
 
 Result<std::vector<HeldCap>> hold(const gpu::Nvml& nvml, const std::vector<Change>& changes,

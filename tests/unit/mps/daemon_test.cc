@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "host/boot.h"
 
 namespace corral::mps {
 namespace {
@@ -76,7 +77,7 @@ TEST_F(MpsRecord, of_a_process_that_is_gone_is_a_dead_daemon) {
 
 TEST_F(MpsRecord, of_a_process_that_is_no_mps_daemon_is_a_dead_one) {
   Record record = a_record();
-  record.boot_id = *boot_id();
+  record.boot_id = *host::boot_id(host::Root());
   record.pid = ::getpid();  // alive, and another program; so it is with any start time
   write(record_text(record));
   const auto found = look(folder_);
