@@ -143,6 +143,37 @@ def as_nobody(part: results.Part, last: int) -> str:
         return "\n".join(line for line in ended.stderr.splitlines() if line.strip()).replace(folder, "HOME")
 
 
+def through_the_control_node(part: results.Part, gpus: nvml.Nvml) -> None:
+    """What the driver gives through /dev/nvidiactl, which every job may open: devices of open nodes only."""
+    last, rows = str(gpus.gpus[-1].index), []
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        program = f"{folder}/rm_ways"
+        subprocess.run(["gcc", "-O2", "-o", program, str(process.PROGRAMS / "rm_ways.c")], check=True, timeout=60)
+        runs = [("unconfined, no node opened", [program], 0), ("unconfined", [program, "--open"], len(gpus.gpus))]
+        for method in METHODS:
+            argv = [str(process.corral_path()), "run", "-q", "--no-observe", "--gpus", last]
+            runs.append((method, [*argv, *confined.method_options(method), "--", program, "--open"], 1))
+        for name, argv, opened in runs:
+            ended = process.run(argv, limit_s=30, env=process.clean_environment())
+            try:
+                said = json.loads(ended.stdout)
+            except ValueError:
+                part.check(f"control node, {name}: asked", False, " / ".join(ended.tail(2)))
+                continue
+            had = said["devices"].count(0)
+            part.check(f"control node, {name}: {opened} nodes open, {opened} devices had",
+                       (said["opened"], had) == (opened, opened), ended.stdout)  # fmt: skip
+            statuses = ", ".join("had" if status == 0 else f"0x{status:x}" for status in said["devices"])
+            rows.append([name, said["opened"], "yes" if said["attached"] else "no", statuses])
+    part.section(
+        "## What the driver gives through /dev/nvidiactl\n\nThat node is open to every job. NV_ESC_ATTACH_GPUS_TO_FD of all "
+        "GPUs, then a device (class 0x80) of each of the driver's instances. 0x1b: insufficient permissions. Attached GPUs "
+        "are kept awake, without a context or memory.\n\n"
+        + results.table(["method", "nodes opened", "attached", "devices"], rows)
+    )
+
+
 def installed_copy(corral: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
     """The build folder may lie where only root can read. What `corral` finds beside itself comes along."""
     target.mkdir()
@@ -175,6 +206,8 @@ def main() -> int:
             for method in (None, *METHODS):
                 if part.has_time_for(10, f"{method or 'unconfined'}: counting GPUs"):
                     counts[method or "none"] = prober.counts(method)
+            if part.has_time_for(10, "the control node"):
+                through_the_control_node(part, gpus)
             if part.has_time_for(10, "user nobody: landlock"):
                 said_to_nobody = as_nobody(part, prober.last)
         finally:

@@ -8,6 +8,7 @@ Nothing here uses a GPU: one is named so that `auto` has a NUMA node to find.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -98,6 +99,37 @@ def notes_of(run: confined.Confined) -> str:
 
 def held_by(run: confined.Confined, name: str) -> str:
     return limit_of(run, name).get("held_by") or "nothing"
+
+
+def own_group(mount: pathlib.Path) -> str:
+    """This process's group on v2, as a path below the mount."""
+    lines = pathlib.Path("/proc/self/cgroup").read_text().splitlines()
+    return next(line[3:] for line in lines if line.startswith("0::"))
+
+
+@contextlib.contextmanager
+def below_the_root(mount: pathlib.Path):
+    """Puts this process into a group with no limit above it, as a service's is, and back again."""
+    before = mount / own_group(mount).lstrip("/")
+    group = mount / f"limits-root-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        yield
+    finally:
+        (before / "cgroup.procs").write_text(str(os.getpid()))
+        group.rmdir()
+
+
+def as_found(part: results.Part, mount: pathlib.Path) -> None:
+    """Where the tests were started: what cannot be held there is refused with the reason."""
+    run = run_as_root(["--pids", str(PIDS)], "print('started')")
+    held = held_by(run, "pids").startswith("cgroup")
+    reason = " ".join(line.strip() for line in run.ended.stderr.splitlines())
+    refused = run.ended.code == 125 and "--pids cannot be held here" in reason and "started" not in run.ended.stdout
+    part.check("as found: --pids is held, or refused with the reason", held or refused, reason)
+    part.section("## Where the tests were started\n\n`corral run --pids 64` in `" + own_group(mount) + "`:\n\n> "
+                 + (held_by(run, "pids") if held else reason))  # fmt: skip
 
 
 def check_values(part: results.Part, gpu: nvml.Gpu, mount: pathlib.Path) -> None:
@@ -229,15 +261,17 @@ def main() -> int:
         (folder / "corral").chmod(0o755)
         mount = v2_mount()
         if part.check("cgroup v2 is mounted", mount is not None):
-            check_values(part, gpus.gpus[-1], mount)
-            for what, seconds, check in (
-                ("held limits", 60, lambda: check_held(part, mount)),
-                ("after a kill", 30, lambda: check_killed(part, mount)),
-                ("an ordinary user", 20, lambda: check_user(part, folder)),
-                ("a delegated group", 40, lambda: check_delegated(part, mount, folder)),
-            ):
-                if part.has_time_for(seconds, what):
-                    check()
+            as_found(part, mount)
+            with below_the_root(mount):
+                check_values(part, gpus.gpus[-1], mount)
+                for what, seconds, check in (
+                    ("held limits", 60, lambda: check_held(part, mount)),
+                    ("after a kill", 30, lambda: check_killed(part, mount)),
+                    ("an ordinary user", 20, lambda: check_user(part, folder)),
+                    ("a delegated group", 40, lambda: check_delegated(part, mount, folder)),
+                ):
+                    if part.has_time_for(seconds, what):
+                        check()
         rows = [[check.what, "yes" if check.passed else f"**no**: {check.detail}"] for check in part.checks]
         part.section("## What held\n\n" + results.table(["check", "held"], rows))
         part.does_not_show("a scope of systemd: this machine has none")
