@@ -48,7 +48,7 @@ MpsOfGpu look_at_gpu(const gpu::OpenedMachine& machine, unsigned index,
   return out;
 }
 
-// What the daemons of one view have in common.
+// The clients of a daemon, Corral's or not: each, their sum, and what is wrong with it.
 std::string clients_text(const MpsAnswer& answer, std::optional<std::uint64_t> card_bytes) {
   if (!answer.serving)
     return answer.why_not.empty()
@@ -66,8 +66,9 @@ std::string clients_text(const MpsAnswer& answer, std::optional<std::uint64_t> c
                         limits);
   }
   if (answer.clients.empty()) text += "  no client\n";
-  for (const std::string& line : mps::overcommitment(mps::sum_of(answer.clients), card_bytes))
-    text += "  " + line + "\n";
+  const mps::Sum sum = mps::sum_of(answer.clients);
+  if (sum.clients > 1) text += fmt::format("  together: {}\n", mps::sum_text(sum));
+  for (const std::string& line : mps::overcommitment(sum, card_bytes)) text += "  " + line + "\n";
   return text;
 }
 

@@ -54,6 +54,14 @@ Sum sum_of(const std::vector<Client>& clients) {
   return sum;
 }
 
+std::string sum_text(const Sum& sum) {
+  std::string text = fmt::format("{:.6g} %", sum.percent);
+  if (sum.memory_bytes > 0) text += fmt::format(", {} MiB", sum.memory_bytes >> 20);
+  const bool all = sum.unlimited == 0 && sum.unknown == 0 &&
+                   (sum.memory_bytes == 0 || sum.memory_unlimited == 0);
+  return all ? text : text + ", of the limits that are there and can be read";
+}
+
 std::vector<std::string> overcommitment(const Sum& sum, std::optional<std::uint64_t> card_bytes) {
   std::vector<std::string> said;
   if (sum.percent > 100 + kRounding)

@@ -39,6 +39,10 @@ struct Sum {
 };
 Sum sum_of(const std::vector<Client>& clients);
 
+// "60 %, 16384 MiB"; says so where it is not the sum of all: some have no limit, or none that can
+// be read.
+std::string sum_text(const Sum& sum);
+
 // Sentences on what is more than there is; none where all fits. `card_bytes` nullopt: not known.
 // Percentages that exceed 100 are not refused by anybody: the clients then get in each other's way.
 std::vector<std::string> overcommitment(const Sum& sum, std::optional<std::uint64_t> card_bytes);

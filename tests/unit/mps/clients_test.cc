@@ -47,6 +47,14 @@ TEST(mps_sum, adds_up_what_clients_may_take) {
                       .memory_bytes = 8 * kGib}));
 }
 
+TEST(mps_sum, in_words_says_when_it_is_not_that_of_all) {
+  EXPECT_EQ(sum_text(sum_of({limited(30, 8 * kGib), limited(30, 8 * kGib)})), "60 %, 16384 MiB");
+  EXPECT_EQ(sum_text(sum_of({limited(33.3), limited(33.3)})), "66.6 %");
+  for (const Client& other : {without_limit(), Client{}, limited(0)})
+    EXPECT_THAT(sum_text(sum_of({limited(30, 8 * kGib), other})),
+                "30 %, 8192 MiB, of the limits that are there and can be read");
+}
+
 TEST(mps_sum, that_fits_is_not_spoken_of) {
   EXPECT_THAT(overcommitment({}, 80 * kGib), IsEmpty());
   EXPECT_THAT(overcommitment(sum_of({limited(50), limited(50)}), 80 * kGib), IsEmpty());
