@@ -43,19 +43,19 @@ struct device {
   uint32_t va_mode, pad2;
 };
 
-static long call(int control, unsigned number, void *argument, unsigned size) {
+static long call(int control, unsigned number, void* argument, unsigned size) {
   return ioctl(control, _IOC(_IOC_READ | _IOC_WRITE, 'F', number, size), argument);
 }
 
-static long allocate(int control, uint32_t client, uint32_t *object, uint32_t class_number,
-                     void *parameters, unsigned size) {
+static long allocate(int control, uint32_t client, uint32_t* object, uint32_t class_number,
+                     void* parameters, unsigned size) {
   struct alloc one = {client, client, *object, class_number, (uintptr_t)parameters, size, 0};
   if (call(control, kAlloc, &one, sizeof one) != 0) return -1;
   *object = one.object;
   return one.status;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int keep_open = argc > 1 && strcmp(argv[1], "--open") == 0;
   const int control = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
   static struct card cards[kMostCards];
