@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import pathlib
 import statistics
 import subprocess
 import sys
@@ -29,7 +28,7 @@ PLAN = ("0:100000", "1:800", "10:120", "100:30", "1000:5")
 def build(folder: str) -> str:
     program = f"{folder}/launch_latency"
     source = process.PROGRAMS / "launch_latency.c"
-    subprocess.run(["gcc", "-O2", "-o", program, str(source), "-ldl"], check=True, timeout=60)
+    subprocess.run(["gcc", "-std=gnu17", "-O2", "-o", program, str(source), "-ldl"], check=True, timeout=60)
     return program
 
 
