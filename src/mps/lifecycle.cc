@@ -208,8 +208,10 @@ Result<Record> start_daemon(const std::string& program, const Folder& folder,
   const launch::JobSpec spec{.command = {program, "-d"},
                              .environment = daemon_environment(folder, confinement.plan),
                              .confinement = &confinement};
-  CORRAL_CHECK(run_starter(spec, signals, folder));
-  const auto daemon = wait_for_answer(program, folder);
+  // A program that failed, or took too long, may have made its daemon all the same.
+  const auto started = run_starter(spec, signals, folder);
+  const auto daemon = started ? wait_for_answer(program, folder)
+                              : Result<SeenDaemon>(std::unexpected(started.error()));
   if (!daemon) {
     kill_what_started(folder);
     return std::unexpected(daemon.error());
