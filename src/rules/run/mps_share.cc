@@ -73,10 +73,11 @@ Outcome check(const snapshot::Run& run) {
   Finding finding = finding_of(rule.value());
   finding.gpu = share.gpu;
   finding.title =
-      computing ? fmt::format("{} processes at once, each with {} % of GPU {}: {:.6g} % together",
-                              processes, share.percent, share.gpu, percent)
-                : fmt::format("{} processes at once, each with {} MiB of GPU {}: more than it has",
-                              processes, *share.memory_bytes >> 20, share.gpu);
+      computing
+          ? fmt::format("{} processes at once, each with {} % of GPU {}: {:.6g} % together",
+                        processes, share.percent, share.gpu, percent)
+          : fmt::format("{} processes at once, each with {} MiB: more together than GPU {} has",
+                        processes, *share.memory_bytes >> 20, share.gpu);
   if (share.memory_bytes)
     finding.evidence.push_back(fmt::format("device memory: {} × {} MiB = {} MiB{}", processes,
                                            *share.memory_bytes >> 20,

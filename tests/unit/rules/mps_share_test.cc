@@ -63,7 +63,8 @@ TEST(mps_share, of_memory_alone_can_be_too_much) {
   for (int i = 0; i < 2; ++i) process(run, 10 + i, 0, 10);
   const auto found = findings(run);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].title, "2 processes at once, each with 51200 MiB of GPU 1: more than it has");
+  EXPECT_EQ(found[0].title,
+            "2 processes at once, each with 51200 MiB: more together than GPU 1 has");
 }
 
 TEST(mps_share, that_fits_is_not_spoken_of) {
