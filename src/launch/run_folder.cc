@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/private_folder.h"
 #include "base/text.h"
 #include "host/proc.h"
 
@@ -111,18 +112,6 @@ void remove_stale(const std::string& base) {
     const auto owner = parse_process_name(std::string_view(name).substr(kPrefix.size()));
     if (owner && is_over(path, *owner)) remove_tree(path);
   }
-}
-
-// The base must be a folder of ours that nobody else can write to: in a shared /tmp somebody may
-// have made it first.
-Result<void> make_private_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return fail_sys("make folder " + path, errno);
-  struct stat found{};
-  if (::lstat(path.c_str(), &found) != 0) return fail_sys("look at " + path, errno);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0)
-    return fail(path + ": not a folder that only this user can write to");
-  return {};
 }
 
 Result<void> link_to(std::string_view target, const std::string& path) {

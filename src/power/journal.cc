@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/private_folder.h"
 #include "host/proc.h"
 
 namespace corral::power {
@@ -70,22 +71,11 @@ Result<bool> take_lock(int fd, const std::string& path) {
 
 // The folder must be ours and closed to others' writing: whoever can write a journal there says
 // what root sets a card to.
-Result<void> check_private(const std::string& folder) {
-  struct stat found{};
-  if (::lstat(folder.c_str(), &found) != 0) return fail_sys("look at " + folder, errno);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0)
-    return fail(folder + ": not a folder that only this user can write to",
-                "remove it, or take it back: chown and chmod 0700");
-  return {};
-}
-
 Result<void> make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
   if (error) return fail("make the folder of " + folder + ": " + error.message());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return fail_sys("make folder " + folder, errno);
-  return check_private(folder);
+  return make_private_folder(folder);
 }
 
 Result<void> sync_folder(const std::string& folder) {
@@ -260,7 +250,7 @@ Result<std::string> set_aside(const std::string& path) {
 
 void remove_unfinished(const std::string& folder) {
   const auto names = list_folder(folder);
-  if (!names || !check_private(folder)) return;
+  if (!names || !check_private_folder(folder)) return;
   for (const std::string& name : *names) {
     if (!name.starts_with(kUnfinishedPrefix) || name.find(kPrefix) == name.npos ||
         !name.ends_with(kSuffix))
@@ -283,7 +273,7 @@ Result<FoundJournals> find_journals(const std::string& folder) {
   const auto names = list_folder(folder);
   if (!names && names.error().sys == ENOENT) return found;
   if (!names) return std::unexpected(names.error());
-  CORRAL_CHECK(check_private(folder));
+  CORRAL_CHECK(check_private_folder(folder));
   for (const std::string& name : *names)
     if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) look_at(folder + "/" + name, found);
   return found;
