@@ -128,7 +128,7 @@ Result<std::optional<Daemon>> look(const Folder& folder) {
 
 std::string confinement_text(const Record& record) {
   if (record.enforced == "none") return "NOT confined to it";
-  if (record.enforced == kNoOtherGpu) return "there is no other";
+  if (record.enforced == kNoOtherGpu) return "its GPU is the only one";
   return "confined to it by " + printable(record.enforced);
 }
 

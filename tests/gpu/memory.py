@@ -150,7 +150,8 @@ def pieces(part: results.Part, gpu: int) -> list[list]:
 
 def growth(part: results.Part, gpus: nvml.Nvml, seconds: float) -> list[list]:
     first, last = gpus.gpus[0].index, gpus.gpus[-1].index
-    with concurrent.futures.ThreadPoolExecutor() as pool:
+    # Growth is told of a job that has its GPU to itself.
+    with concurrent.futures.ThreadPoolExecutor(1 if first == last else 2) as pool:
         leak = pool.submit(torch_job, last, "leak", seconds=seconds, limit_s=seconds + 60)
         saw = pool.submit(torch_job, first, "saw", seconds=seconds, limit_s=seconds + 60)
         return [judge(part, f"a leak of {seconds:.0f} s", leak.result(), ["run.memory-growth"]),
@@ -176,17 +177,17 @@ def jax(part: results.Part, gpus: nvml.Nvml) -> list[list]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit-s", type=float, default=330)
+    parser.add_argument("--limit-s", type=float, default=420)
     parser.add_argument("--seconds", type=float, default=80, help="how long the leak and the saw last; at least 65")
     arguments = parser.parse_args()
-    gpus = nvml.two_gpus()
+    gpus = nvml.Nvml()
     last = gpus.gpus[-1]
     with results.Part("memory", "Allocator settings and findings on memory", arguments.limit_s, gpus) as part:
         compare(part)
         rows = []
         if part.has_time_for(60, "pieces and refusals"):
             rows += pieces(part, last.index)
-        if part.has_time_for(arguments.seconds + 30, "growth"):
+        if part.has_time_for(arguments.seconds * 2 + 30, "growth"):
             rows += growth(part, gpus, arguments.seconds)
         part.section("## What the verdict said\n\n" + results.table(["job", "torch's retries", "findings"], rows))
         if part.has_time_for(40, "JAX"):

@@ -35,7 +35,7 @@ part_program() {
     overhead) echo overhead.py 420 ;;
     mps) echo mps.py 300 ;;
     latency) echo latency.py 280 ;;
-    memory) echo memory.py 330 ;;
+    memory) echo memory.py 420 ;;
     limits) echo limits.py 180 ;;
     *) return 1 ;;
   esac
