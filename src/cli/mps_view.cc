@@ -136,7 +136,8 @@ MpsView look_at_mps(const gpu::OpenedMachine& machine, const gpu::Selection& sel
     view.gpus.push_back(look_at_gpu(machine, index, bases, program));
   for (mps::SeenDaemon& seen : mps::control_daemons(host::Root())) {
     // Corral's own have a record, also those of GPUs that were not asked for.
-    if (seen.pipe_folder && mps::daemon_behind(*seen.pipe_folder)) continue;
+    const auto recorded = seen.pipe_folder ? mps::daemon_behind(*seen.pipe_folder) : std::nullopt;
+    if (recorded && recorded->record.pid == seen.pid) continue;
     const bool ours = std::ranges::any_of(view.gpus, [&](const MpsOfGpu& one) {
       return one.daemon && one.daemon->alive && one.daemon->record.pid == seen.pid;
     });

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -51,7 +53,9 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& d
 }
 
 Result<void> make_folder(const std::string& path, unsigned mode) {
-  if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST)
+  const bool made = ::mkdir(path.c_str(), mode) == 0;
+  // Root's are for every user, whatever the umask says.
+  if (made ? ::chmod(path.c_str(), mode) != 0 : errno != EEXIST)
     return fail_sys("make folder " + path, errno);
   struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) return fail_sys("look at " + path, errno);
@@ -66,6 +70,7 @@ unsigned folder_mode() { return ::geteuid() == 0 ? 0755 : 0700; }
 Result<void> make_folders(const Folder& folder) {
   std::error_code error;
   std::filesystem::remove_all(folder.pipe(), error);
+  std::filesystem::remove_all(folder.log(), error);  // its last line would be quoted as today's
   std::filesystem::remove(folder.record(), error);
   for (const std::string& path : {folder.path, folder.pipe(), folder.log()})
     CORRAL_CHECK(make_folder(path, folder_mode()));
@@ -101,9 +106,10 @@ std::unexpected<Error> not_started(const Folder& folder, const std::string& why)
               "its log is in " + folder.log());
 }
 
+// Of this user: any other can start a program with that name and that variable.
 std::optional<SeenDaemon> seen_at(const Folder& folder) {
   for (SeenDaemon& daemon : control_daemons(host::Root()))
-    if (daemon.pipe_folder == folder.pipe()) return std::move(daemon);
+    if (daemon.uid == ::geteuid() && daemon.pipe_folder == folder.pipe()) return std::move(daemon);
   return std::nullopt;
 }
 
@@ -136,9 +142,44 @@ bool end_all(const std::vector<Process>& processes, int signal, milliseconds pat
   return wait_for(patience, [&] { return std::ranges::none_of(processes, one_lives); });
 }
 
-void kill_what_started(const Folder& folder) {
-  if (const auto daemon = seen_at(folder))
-    end_all(family(daemon->pid, daemon->start_ticks), SIGKILL, kTermPatience);
+bool is_server(std::string_view program) {
+  return program.substr(program.rfind('/') + 1) == "nvidia-cuda-mps-server";
+}
+
+std::vector<Process> servers_at(const Folder& folder) {
+  std::vector<Process> out;
+  const auto pids = host::list_pids(host::Root());
+  if (!pids) return out;
+  for (const pid_t pid : *pids) {
+    const auto arguments = host::read_arguments(host::Root(), pid);
+    if (!arguments || arguments->empty() || !is_server(arguments->front())) continue;
+    const auto pipe = host::environment_variable(host::Root(), pid, "CUDA_MPS_PIPE_DIRECTORY");
+    const auto stat = host::read_stat(host::Root(), pid);
+    if (pipe && *pipe == folder.pipe() && stat && stat->state != 'Z')
+      out.push_back({pid, stat->start_ticks});
+  }
+  return out;
+}
+
+bool is_ignored(unsigned signal) {
+  struct sigaction action{};
+  return ::sigaction(static_cast<int>(signal), nullptr, &action) == 0 &&
+         action.sa_handler == SIG_IGN;
+}
+
+// Whether a signal has come that would have ended this program.
+bool told_to_end(const launch::SignalDesk& signals) {
+  signalfd_siginfo info{};
+  while (::read(signals.fd(), &info, sizeof info) == sizeof info)
+    if ((info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
+         info.ssi_signo == SIGQUIT) &&
+        !is_ignored(info.ssi_signo))
+      return true;
+  return false;
+}
+
+std::unexpected<Error> interrupted() {
+  return fail("the MPS daemon was not started: interrupted by a signal", "", EINTR);
 }
 
 // The program puts its daemon into the background and ends.
@@ -148,31 +189,40 @@ Result<void> run_starter(const launch::JobSpec& spec, const launch::SignalDesk& 
   if (!starter) return std::unexpected(starter.error().error);
   int status = 0;
   pid_t ended = 0;
+  bool stop = false;
   wait_for(kStartPatience, [&] {
     ended = ::waitpid(*starter, &status, WNOHANG);
-    return ended != 0;
+    stop = told_to_end(signals);
+    return ended != 0 || stop;
   });
   if (ended == 0) {
     ::kill(*starter, SIGKILL);
     ::waitpid(*starter, &status, 0);
-    return not_started(folder, fmt::format("it took longer than {} s", kStartPatience.count()));
   }
+  if (stop) return interrupted();
+  if (ended == 0)
+    return not_started(folder, fmt::format("it took longer than {} s", kStartPatience.count()));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return not_started(folder, WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status))
                                                  : fmt::format("signal {}", WTERMSIG(status)));
   return {};
 }
 
-Result<SeenDaemon> wait_for_answer(const std::string& program, const Folder& folder) {
+Result<SeenDaemon> wait_for_answer(const std::string& program, const Folder& folder,
+                                   const launch::SignalDesk& signals) {
   Error last{"nobody answers", "", 0};
   std::optional<SeenDaemon> daemon;
+  bool stop = false;
   const bool answers = wait_for(kAnswerPatience, [&] {
+    stop = told_to_end(signals);
+    if (stop) return true;
     daemon = seen_at(folder);
     if (!daemon) return false;
     const auto serving = ask_what_it_serves(program, folder.pipe(), kAnswerPatience);
     if (!serving) last = serving.error();
     return serving.has_value();
   });
+  if (stop) return interrupted();
   if (!daemon) return not_started(folder, "no process of it is left");
   if (!answers) return not_started(folder, last.what);
   return *daemon;
@@ -200,20 +250,47 @@ Result<Fd> take_lock(const Folder& folder) {
   return lock;
 }
 
+std::vector<pid_t> servers_left(const Folder& folder) {
+  std::vector<pid_t> pids;
+  for (const Process& server : servers_at(folder)) pids.push_back(server.pid);
+  return pids;
+}
+
+std::string servers_left_text(const std::vector<pid_t>& servers) {
+  return fmt::format(
+      "the MPS daemon before was killed, and its server (pid {}) lives on with the clients that it "
+      "may have",
+      fmt::join(servers, ", "));
+}
+
+std::optional<pid_t> unrecorded(const Folder& folder) {
+  const auto daemon = seen_at(folder);
+  return daemon ? std::optional(daemon->pid) : std::nullopt;
+}
+
+void end_unrecorded(const Folder& folder) {
+  while (const auto daemon = seen_at(folder))
+    if (!end_all(family(daemon->pid, daemon->start_ticks), SIGKILL, kTermPatience)) return;
+}
+
 Result<Record> start_daemon(const std::string& program, const Folder& folder,
                             const std::string& gpu_uuid, const isolate::Prepared& confinement,
                             const launch::SignalDesk& signals) {
   CORRAL_TRY(const std::string boot, host::boot_id(host::Root()));
+  // Of a start that was killed before it could write its record.
+  end_unrecorded(folder);
+  if (const std::vector<pid_t> servers = servers_left(folder); !servers.empty())
+    return fail(servers_left_text(servers), kEndServers);
   CORRAL_CHECK(make_folders(folder));
   const launch::JobSpec spec{.command = {program, "-d"},
                              .environment = daemon_environment(folder, confinement.plan),
                              .confinement = &confinement};
   // A program that failed, or took too long, may have made its daemon all the same.
   const auto started = run_starter(spec, signals, folder);
-  const auto daemon = started ? wait_for_answer(program, folder)
+  const auto daemon = started ? wait_for_answer(program, folder, signals)
                               : Result<SeenDaemon>(std::unexpected(started.error()));
   if (!daemon) {
-    kill_what_started(folder);
+    end_unrecorded(folder);
     return std::unexpected(daemon.error());
   }
   Record record{.boot_id = boot,
@@ -223,7 +300,8 @@ Result<Record> start_daemon(const std::string& program, const Folder& folder,
                 .enforced = confinement.plan.refused.empty() ? std::string(kNoOtherGpu)
                                                              : confinement.plan.enforced};
   if (auto written = write_file(folder.record(), record_text(record)); !written) {
-    kill_what_started(folder);
+    end_unrecorded(folder);
+    ::unlink(folder.record().c_str());
     return std::unexpected(written.error());
   }
   return record;
@@ -247,6 +325,9 @@ Result<std::string> stop_daemon(const std::string& program, const Daemon& daemon
                     "a process that waits in the driver ends when the driver lets it");
     }
   }
+  if (!end_all(servers_at(daemon.folder), SIGKILL, kTermPatience))
+    return fail("a server of the MPS daemon cannot be killed",
+                "a process that waits in the driver ends when the driver lets it");
   std::error_code error;
   std::filesystem::remove_all(daemon.folder.path, error);
   if (error) return fail("remove " + daemon.folder.path + ": " + error.message());

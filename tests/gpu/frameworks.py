@@ -78,6 +78,7 @@ class Runner:
             if not self.part.has_time_for(10, f"{program.name}: {method}"):
                 continue
             options = ["--gpus", str(self.last.index), *confined.method_options(method)]
+            options += [] if self.refused else ["--refuse", HARMLESS]
             run = confined.run(options, command, limit_s=program.limit_s, env=process.clean_environment())
             problems = confined.wrongs(run, method, self.refused)
             problems += unseen(run, [self.last])
@@ -91,6 +92,7 @@ class Runner:
             "all": ["--gpus", "all"],
             "all, landlock": ["--gpus", "all", "--enforce", "landlock", "--refuse", HARMLESS],
             "all, cgroup": ["--gpus", "all", "--enforce", "cgroup", "--refuse", HARMLESS],
+            "all, mount": ["--gpus", "all", "--enforce", "mount", "--refuse", HARMLESS],
             "all, tight": ["--gpus", "all", "--tight", "--refuse", HARMLESS],
         }
         for way, options in {"as it is": None, **ways}.items():
@@ -179,7 +181,7 @@ def main() -> int:
     parser.add_argument("--programs", default="", help="names with commas between; default: all and nccl_allreduce")
     parser.add_argument("--limit-s", type=float, default=420)
     arguments = parser.parse_args()
-    gpus = nvml.two_gpus()
+    gpus = nvml.Nvml()
     names = arguments.programs.split(",") if arguments.programs else [p.name for p in PROGRAMS] + ["nccl_allreduce"]
     if unknown := set(names) - {p.name for p in PROGRAMS} - {"nccl_allreduce"}:
         raise SystemExit(f"--programs: no program {', '.join(sorted(unknown))}")
@@ -208,6 +210,8 @@ def describe(part: results.Part, runner: Runner, absent: list[str]) -> None:
     part.data["runs"] = runner.entries
     if absent:
         part.does_not_show("not run: " + ", ".join(absent))
+    if len(gpus.gpus) == 1:
+        part.does_not_show(f"GPUs that are refused: this machine has one, and {HARMLESS} was refused in their place")
     part.does_not_show("long training, several hosts, NVLink multicast (switched off), or other versions")
     part.does_not_show("wall times to compare: one run each, with compile caches that the first run filled")
 

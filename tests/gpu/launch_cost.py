@@ -87,7 +87,8 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=120)
     arguments = parser.parse_args()
     gpus = nvml.Nvml()
-    last = str(gpus.gpus[-1].index)
+    # Something must be refused: with one GPU that is the one.
+    last = str(gpus.gpus[-1].index) if len(gpus.gpus) > 1 else "none"
     with results.Part("launch", "What starting a command costs", arguments.limit_s, gpus) as part, (
         tempfile.TemporaryDirectory()
     ) as folder:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -94,15 +95,32 @@ std::string clients_text(const std::vector<mps::Client>& clients) {
   return join_and(texts);
 }
 
+// What a start left that was killed.
+Result<std::string> stop_unrecorded(const mps::Folder& folder) {
+  const auto pid = mps::unrecorded(folder);
+  if (!pid) return "there is no MPS daemon of Corral's";
+  CORRAL_TRY(const Fd lock, mps::take_lock(folder));
+  CORRAL_TRY(const auto there, mps::look(folder));
+  if (there) return fail("its MPS daemon has just been started", "corral mps stop again ends it");
+  mps::end_unrecorded(folder);
+  return fmt::format("MPS daemon, pid {}, of a start that was killed, was killed too", *pid);
+}
+
 Result<std::string> stop_one(const MpsOptions& options, const Mps& mps, unsigned index,
                              const std::string& program) {
   const gpu::Gpu& gpu = mps.machine.inventory.gpus[index];
   CORRAL_TRY(auto daemon, mps::find_daemon(mps.bases, gpu.uuid));
-  if (!daemon) return "there is no MPS daemon of Corral's";
+  if (!daemon) return stop_unrecorded(mps::folder_of(mps.bases.front(), gpu.uuid));
   if (daemon->uid != ::geteuid())
     return fail(fmt::format("its MPS daemon (pid {}) is uid {}'s", daemon->record.pid, daemon->uid),
                 "stop it as that user");
   CORRAL_TRY(const Fd lock, mps::take_lock(daemon->folder));
+  // Somebody may have stopped it, or started another, before the lock was ours.
+  CORRAL_TRY(daemon, mps::look(daemon->folder));
+  if (!daemon) return "there is no MPS daemon of Corral's";
+  if (const auto servers = mps::servers_left(daemon->folder);
+      !daemon->alive && !servers.empty() && !options.force)
+    return fail(mps::servers_left_text(servers), mps::kEndServers);
   if (daemon->alive) {
     const auto serving = mps::ask_what_it_serves(program, daemon->folder.pipe(), kPatience);
     const std::vector<mps::Client> clients =
@@ -132,6 +150,7 @@ int for_each_gpu(const Mps& mps, const Step& step) {
       Error error = said.error();
       error.what = fmt::format("GPU {}: {}", index, error.what);
       code = complain(error, launch::kCannotSetUp);
+      if (said.error().sys == EINTR) break;
     }
   }
   return code;
