@@ -210,7 +210,7 @@ def describe(part: results.Part, runner: Runner, absent: list[str]) -> None:
     part.data["runs"] = runner.entries
     if absent:
         part.does_not_show("not run: " + ", ".join(absent))
-    if len(gpus.gpus) == 1:
+    if len(runner.all) == 1:
         part.does_not_show(f"GPUs that are refused: this machine has one, and {HARMLESS} was refused in their place")
     part.does_not_show("long training, several hosts, NVLink multicast (switched off), or other versions")
     part.does_not_show("wall times to compare: one run each, with compile caches that the first run filled")
