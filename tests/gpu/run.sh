@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The tests that need two NVIDIA GPUs, root and a Python with torch.
+# The tests that need NVIDIA GPUs, root and a Python with torch; most parts need two GPUs.
 #
 #   tests/gpu/run.sh [PART…]     the parts are in `parts` below; default: all of them
 #
