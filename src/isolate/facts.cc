@@ -215,12 +215,13 @@ bool somebody_listens(const std::string& path) {
          errno == EPROTOTYPE;
 }
 
-// Where a CUDA program looks for an MPS daemon by itself: the variable, or the defaults of the two
-// dialects.
-std::vector<std::string> listening_mps_pipes(const std::string& own) {
+// Where a CUDA program looks for an MPS daemon by itself: the variable, as it is or as `given` to
+// the job, or the defaults of the two dialects.
+std::vector<std::string> listening_mps_pipes(const std::string& own, const std::string& given) {
   const char* set = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   std::vector<std::string> folders = {"/tmp/nvidia-mps", "/run/nvidia-mps"};
   if (set != nullptr && *set != '\0') folders.insert(folders.begin(), set);
+  if (!given.empty()) folders.insert(folders.begin(), given);
   std::vector<std::string> listening;
   for (const std::string& folder : folders)
     if (folder != own && std::ranges::find(listening, folder) == listening.end() &&
@@ -261,7 +262,7 @@ Result<Host> read_host_facts(const Request& request) {
   if (wants_paths(request, host)) read_aliases(host, mounts);
   if (may_use_mounts(request, host)) read_mount_facts(host);
   host.unmatched_drm = unmatched_drm_nodes(request.inventory);
-  host.mps_pipes = listening_mps_pipes(request.own_mps_pipe);
+  host.mps_pipes = listening_mps_pipes(request.own_mps_pipe, request.open_mps_pipe);
   host.docker_socket = writable_docker_socket();
   return host;
 }

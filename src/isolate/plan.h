@@ -42,6 +42,8 @@ struct Request {
   host::Root hardware;  // the machine of the inventory: its NUMA nodes are read there
   // Of an MPS daemon that is itself confined to the selection: no way out. Empty: there is none.
   std::string own_mps_pipe{};
+  // Of the MPS daemon that the job is told to use, where nothing confines that one. Empty: none.
+  std::string open_mps_pipe{};
   bool by_hand = false;  // the plan is only printed (--print-commands): nothing here must hold it
 
   bool asks_for(Method method) const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // corral mps: one MPS daemon for each GPU, confined to it.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -156,12 +157,20 @@ int for_each_gpu(const Mps& mps, const Step& step) {
   return code;
 }
 
-int start(const MpsOptions& options, const Mps& mps, const std::vector<int>& inherited) {
+// A daemon that outlives its caller must not hold his locks and pipes. What he closed is /dev/null
+// by now (main), and the daemon's own sockets must not get its number.
+void give_standard_descriptors_only() {
+  const std::vector<int> standard = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+  launch::close_on_exec_except(standard);
+  for (const int fd : standard) ::fcntl(fd, F_SETFD, 0);
+}
+
+int start(const MpsOptions& options, const Mps& mps) {
   const auto program = mps::find_control_program();
   if (!program) return complain(program.error(), launch::kCannotSetUp);
   const auto signals = launch::SignalDesk::open();
   if (!signals) return complain(signals.error(), launch::kCannotSetUp);
-  launch::close_on_exec_except(inherited);
+  give_standard_descriptors_only();
   return for_each_gpu(
       mps, [&](unsigned index) { return start_one(options, mps, index, *program, *signals); });
 }
@@ -183,7 +192,6 @@ int status(const MpsOptions& options, const Mps& mps) {
 }
 
 int run(const Arguments& arguments) {
-  const std::vector<int> inherited = launch::open_descriptors();
   if (wants_help(arguments)) {
     print_out("{}", mps_help());
     return 0;
@@ -194,7 +202,7 @@ int run(const Arguments& arguments) {
   if (!mps) return complain(mps.error(), launch::kCannotSetUp);
   switch (options->verb) {
     case MpsOptions::Verb::start:
-      return start(*options, *mps, inherited);
+      return start(*options, *mps);
     case MpsOptions::Verb::stop:
       return stop(*options, *mps);
     case MpsOptions::Verb::status:

@@ -37,10 +37,14 @@ struct Planned {
   isolate::Plan plan;
 };
 
+bool joins_unconfined(const Planned& planned) {
+  return planned.mps && planned.mps->share.daemon_enforced == "none";
+}
+
 // Of a daemon that cannot work elsewhere than where the job may.
 std::string own_mps_pipe(const Planned& planned) {
   if (!planned.mps) return confined_pipe_of_caller(planned.machine.inventory, planned.allowed);
-  return planned.mps->share.daemon_enforced == "none" ? "" : planned.mps->pipe_folder;
+  return joins_unconfined(planned) ? "" : planned.mps->pipe_folder;
 }
 
 // Settings of the plan, so that --dry-run shows them.
@@ -69,17 +73,20 @@ Result<Planned> plan_run(const RunOptions& options) {
   if (options.mps) {
     CORRAL_TRY(planned.mps, join_mps(*options.mps, planned.machine, planned.allowed));
   }
-  CORRAL_TRY(planned.plan, isolate::plan_for({.methods = options.methods,
-                                              .tight = options.tight,
-                                              .allow_unenforced = options.allow_unenforced,
-                                              .refuse_paths = options.refuse,
-                                              .inventory = planned.machine.inventory,
-                                              .allowed = planned.allowed,
-                                              .command = options.job,
-                                              .limits = options.limits,
-                                              .hardware = planned.machine.machine.hardware,
-                                              .own_mps_pipe = own_mps_pipe(planned),
-                                              .by_hand = options.print_commands}));
+  CORRAL_TRY(
+      planned.plan,
+      isolate::plan_for({.methods = options.methods,
+                         .tight = options.tight,
+                         .allow_unenforced = options.allow_unenforced,
+                         .refuse_paths = options.refuse,
+                         .inventory = planned.machine.inventory,
+                         .allowed = planned.allowed,
+                         .command = options.job,
+                         .limits = options.limits,
+                         .hardware = planned.machine.machine.hardware,
+                         .own_mps_pipe = own_mps_pipe(planned),
+                         .open_mps_pipe = joins_unconfined(planned) ? planned.mps->pipe_folder : "",
+                         .by_hand = options.print_commands}));
   add_settings(options, planned);
   return planned;
 }
