@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/private_folder.h"
 #include "base/text.h"
 #include "host/boot.h"
 #include "host/proc.h"
@@ -52,18 +52,6 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& d
   return true;
 }
 
-Result<void> make_folder(const std::string& path, unsigned mode) {
-  const bool made = ::mkdir(path.c_str(), mode) == 0;
-  // Root's are for every user, whatever the umask says.
-  if (made ? ::chmod(path.c_str(), mode) != 0 : errno != EEXIST)
-    return fail_sys("make folder " + path, errno);
-  struct stat found{};
-  if (::lstat(path.c_str(), &found) != 0) return fail_sys("look at " + path, errno);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0)
-    return fail(path + ": not a folder that only this user can write to", "remove it");
-  return {};
-}
-
 // Root's daemon serves every user, a user's daemon that user.
 unsigned folder_mode() { return ::geteuid() == 0 ? 0755 : 0700; }
 
@@ -73,7 +61,7 @@ Result<void> make_folders(const Folder& folder) {
   std::filesystem::remove_all(folder.log(), error);  // its last line would be quoted as today's
   std::filesystem::remove(folder.record(), error);
   for (const std::string& path : {folder.path, folder.pipe(), folder.log()})
-    CORRAL_CHECK(make_folder(path, folder_mode()));
+    CORRAL_CHECK(make_private_folder(path, folder_mode()));
   return {};
 }
 
@@ -240,7 +228,7 @@ Result<Fd> take_lock(const Folder& folder) {
   std::error_code error;
   std::filesystem::create_directories(base.parent_path(), error);
   if (error) return fail("make the folder of " + base.string() + ": " + error.message());
-  CORRAL_CHECK(make_folder(base.string(), folder_mode()));
+  CORRAL_CHECK(make_private_folder(base.string(), folder_mode()));
   CORRAL_TRY(Fd lock, open_file(folder.lock(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
     return errno == EWOULDBLOCK
