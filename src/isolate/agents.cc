@@ -82,15 +82,26 @@ std::optional<std::string> verb_of(const Agent& agent, const Words& arguments) {
   return std::nullopt;
 }
 
+// `srun --version`, `docker run --help`: behind them nothing may come that would be started.
+bool only_tells(const FoundAgent& found) {
+  constexpr std::string_view kTelling[] = {"--help", "--usage", "--version", "-V"};
+  const Words& words = found.arguments;
+  const bool alone = words.size() == (found.verb.empty() ? 1 : 2) &&
+                     (found.verb.empty() || words.front() == found.verb);
+  return alone && std::ranges::find(kTelling, words.back()) != std::end(kTelling);
+}
+
 std::optional<FoundAgent> agent_of(const Words& command) {
   const std::string_view name = base_name(command.front());
   const auto agent = std::ranges::find(kAgents, name, &Agent::name);
   if (agent == std::end(kAgents)) return std::nullopt;
   FoundAgent found{.agent = &*agent, .arguments = {command.begin() + 1, command.end()}, .verb = {}};
-  if (agent->verbs.empty()) return found;
-  auto verb = verb_of(*agent, found.arguments);
-  if (!verb) return std::nullopt;
-  found.verb = *std::move(verb);
+  if (!agent->verbs.empty()) {
+    auto verb = verb_of(*agent, found.arguments);
+    if (!verb) return std::nullopt;
+    found.verb = *std::move(verb);
+  }
+  if (only_tells(found)) return std::nullopt;
   return found;
 }
 

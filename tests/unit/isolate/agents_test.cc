@@ -72,6 +72,15 @@ TEST(agents, what_starts_nothing_needs_no_word) {
   for (const Words& argv : cases) EXPECT_EQ(found(argv), "") << join(argv, " ");
 }
 
+TEST(agents, one_that_is_asked_for_its_help_or_version_starts_nothing) {
+  for (const Words& argv : {Words{"srun", "--version"}, Words{"sbatch", "--help"},
+                            Words{"ssh", "-V"}, Words{"docker", "run", "--help"}})
+    EXPECT_EQ(found(argv), "") << join(argv, " ");
+  EXPECT_EQ(found({"ssh", "host", "--help"}), "ssh");
+  EXPECT_EQ(found({"srun", "--version", "x"}), "srun");
+  EXPECT_EQ(found({"docker", "run", "x", "--help"}), "docker run");
+}
+
 TEST(agents, a_word_that_is_no_command_is_none) {
   const Words cases[] = {{"grep", "docker", "run"},
                          {"echo", "ssh"},
