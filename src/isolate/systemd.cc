@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "isolate/systemd.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "base/text.h"
 #include "host/cgroup.h"
 #include "host/proc.h"
@@ -23,7 +18,6 @@ namespace {
 
 constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr int kLookEveryMs = 2;
-constexpr std::size_t kMostOfAnAnswer = 4096;
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
@@ -107,67 +101,6 @@ void read_group(Manager& manager, const host::Root& root, const host::CgroupPlac
         (manager.user ? " (some versions show Delegate= of the system's units only)" : "");
 }
 
-// What busctl says, and how it ended: 0 and a text on success.
-struct Answer {
-  int exit_code = -1;
-  std::string text;
-};
-
-[[noreturn]] void become_busctl(const std::vector<std::string>& words, int output) {
-  std::vector<char*> arguments;
-  std::string program = "busctl";
-  arguments.push_back(program.data());
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  const Fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  ::dup2(nothing.get(), STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  ::execvp(arguments[0], arguments.data());
-  ::_exit(127);
-}
-
-int milliseconds_left(std::int64_t end_ns) {
-  return static_cast<int>(std::max<std::int64_t>(0, (end_ns - monotonic_ns()) / kNsPerMs));
-}
-
-// Until its end, when the child closes it, or until the time is over.
-std::string read_until(int fd, std::int64_t end_ns) {
-  std::string text;
-  char buffer[512];
-  pollfd watched{.fd = fd, .events = POLLIN, .revents = 0};
-  while (text.size() < kMostOfAnAnswer) {
-    if (::poll(&watched, 1, milliseconds_left(end_ns)) <= 0) break;
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n <= 0) break;
-    text.append(buffer, static_cast<std::size_t>(n));
-  }
-  return text;
-}
-
-Result<Answer> ask(const std::vector<std::string>& words, std::int64_t end_ns) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_sys("pipe to busctl", errno);
-  const Fd reader(ends[0]);
-  Fd writer(ends[1]);
-  const pid_t pid = ::fork();
-  if (pid < 0) return fail_sys("fork busctl", errno);
-  if (pid == 0) become_busctl(words, writer.get());
-  writer.close();
-  Answer answer{.exit_code = -1, .text = read_until(reader.get(), end_ns)};
-  int status = 0;
-  pid_t ended = 0;
-  while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && milliseconds_left(end_ns) > 0)
-    ::poll(nullptr, 0, kLookEveryMs);
-  if (ended == 0) {
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
-    return fail("systemd's manager did not answer in time");
-  }
-  if (ended == pid && WIFEXITED(status)) answer.exit_code = WEXITSTATUS(status);
-  return answer;
-}
-
 // Our v2 folder, once it ends in the scope's name.
 std::optional<std::string> folder_in(const std::string& scope) {
   const auto entries = host::read_cgroup(host::Root());
@@ -237,8 +170,12 @@ std::vector<std::string> scope_call(const Manager& manager, const ScopeRequest& 
 Result<std::string> enter_scope(const Manager& manager, const ScopeRequest& request) {
   const std::int64_t end_ns = monotonic_ns() + request.limit.count() * kNsPerMs;
   const std::string object = "make " + request.name + " through " + manager.bus;
-  const auto answer = ask(scope_call(manager, request), end_ns);
-  if (!answer) return fail(object + ": " + answer.error().what, answer.error().hint);
+  Question question{.words = {"busctl"}, .environment = own_environment()};
+  const std::vector<std::string> words = scope_call(manager, request);
+  question.words.insert(question.words.end(), words.begin(), words.end());
+  const auto answer = ask_program(question, request.limit);
+  if (!answer)
+    return fail(object + ": systemd's manager " + answer.error().what, answer.error().hint);
   if (answer->exit_code == 127)
     return fail(object + ": busctl was not found", "install it (package systemd)");
   // By its text, since an exit code is lost where SIGCHLD is ignored: o "/org/freedesktop/…/job/7".
@@ -249,7 +186,7 @@ Result<std::string> enter_scope(const Manager& manager, const ScopeRequest& requ
   do {
     if (auto folder = folder_in(request.name)) return *std::move(folder);
     ::poll(nullptr, 0, kLookEveryMs);
-  } while (milliseconds_left(end_ns) > 0);
+  } while (monotonic_ns() < end_ns);
   return fail(object + ": systemd took the order, but did not move this process in time");
 }
 

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mps/control.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <span>
-#include <thread>
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/file.h"
+#include "base/subprocess.h"
 #include "base/text.h"
 #include "launch/environment.h"
 
@@ -27,126 +19,29 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMostAnswer = 1U << 20;
 constexpr std::size_t kMostShown = 200;
-constexpr std::int64_t kNsPerMs = 1'000'000;
-constexpr milliseconds kLook{2};
 
-struct Question {
+// What is asked of the daemon behind a pipe folder.
+struct Command {
   std::vector<std::string> arguments;  // after the program
   std::string input;                   // its standard input
 };
 
-struct Answer {
-  int exit_code = 0;
-  std::string text;  // stdout and stderr
-};
-
-// Forks the program with `input`, `output` as its streams, in a session of its own: a signal of the
-// terminal is not its business, and it can be killed with what it starts.
-Result<pid_t> start(const std::string& program, const Question& question,
-                    const std::string& pipe_folder, int input, int output) {
+Result<Answer> ask(const std::string& program, const std::string& pipe_folder,
+                   const Command& command, milliseconds patience) {
   launch::Environment environment(environ);
   environment.set("CUDA_MPS_PIPE_DIRECTORY", pipe_folder);
-  std::vector<std::string> words = {program};
-  words.insert(words.end(), question.arguments.begin(), question.arguments.end());
-  const auto pointers = [](const std::vector<std::string>& texts) {
-    std::vector<char*> out;
-    for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
-    out.push_back(nullptr);
-    return out;
-  };
-  const std::vector<char*> argv = pointers(words);
-  const std::vector<char*> envp = pointers(environment.entries());
-  const pid_t pid = ::fork();
-  if (pid < 0) return fail_sys("fork " + program, errno);
-  if (pid > 0) return pid;
-  ::setsid();
-  ::dup2(input, STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execve(argv[0], argv.data(), envp.data());
-  ::_exit(127);
+  Question question{
+      .words = {program}, .environment = environment.entries(), .input = command.input};
+  question.words.insert(question.words.end(), command.arguments.begin(), command.arguments.end());
+  auto answer = ask_program(question, patience);
+  if (!answer)
+    return fail(fmt::format("the MPS daemon at {} {}", pipe_folder, answer.error().what));
+  return answer;
 }
 
-struct Pipe {
-  Fd read;
-  Fd write;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_sys("pipe", errno);
-  return Pipe{Fd(ends[0]), Fd(ends[1])};
-}
-
-// What comes out of `fd` until its end. Errors: `too_late` when `deadline_ns` comes first, and that
-// too much comes.
-Result<std::string> read_until(int fd, std::int64_t deadline_ns, const std::string& too_late) {
-  std::string text;
-  char buffer[4096];
-  while (text.size() <= kMostAnswer) {
-    const std::int64_t left_ms = (deadline_ns - monotonic_ns()) / kNsPerMs;
-    pollfd watched{.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready = left_ms > 0 ? ::poll(&watched, 1, static_cast<int>(left_ms)) : 0;
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return fail(too_late);
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return text;
-    text.append(buffer, static_cast<std::size_t>(n));
-  }
-  return fail(fmt::format("gave an answer of more than {} MiB", kMostAnswer >> 20));
-}
-
-// The end of a program may come long after that of its output. nullopt when `deadline_ns` comes
-// first.
-std::optional<int> wait_until(pid_t pid, std::int64_t deadline_ns) {
-  for (;;) {
-    int status = 0;
-    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
-    if (ended > 0) return status;
-    // Where the caller ignores SIGCHLD, the kernel reaps it and the code is lost: its words count.
-    if (ended < 0 && errno == ECHILD) return 0;
-    if (monotonic_ns() >= deadline_ns) return std::nullopt;
-    std::this_thread::sleep_for(kLook);
-  }
-}
-
-void kill_and_reap(pid_t pid) {
-  ::kill(-pid, SIGKILL);
-  ::kill(pid, SIGKILL);  // it may not have made its session yet
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
-Result<Answer> ask(const std::string& program, const std::string& pipe_folder,
-                   const Question& question, milliseconds patience) {
-  CORRAL_TRY(Pipe input, make_pipe());
-  CORRAL_TRY(Pipe output, make_pipe());
-  // Before the program is there: a command fits into the pipe, and nobody has to read it.
-  CORRAL_CHECK(write_all(input.write.get(), question.input));
-  input.write.close();
-  CORRAL_TRY(const pid_t pid,
-             start(program, question, pipe_folder, input.read.get(), output.write.get()));
-  output.write.close();
-  const std::int64_t deadline_ns = monotonic_ns() + patience.count() * kNsPerMs;
-  const std::string too_late = fmt::format("did not answer within {} ms", patience.count());
-  const auto text = read_until(output.read.get(), deadline_ns, too_late);
-  const auto status = text ? wait_until(pid, deadline_ns) : std::nullopt;
-  if (!status) {
-    kill_and_reap(pid);
-    return fail(
-        fmt::format("the MPS daemon at {} {}", pipe_folder, text ? too_late : text.error().what));
-  }
-  return Answer{.exit_code = WIFEXITED(*status) ? WEXITSTATUS(*status) : -1, .text = *text};
-}
-
-Question v3(std::initializer_list<std::string> words) { return {.arguments = words, .input = ""}; }
-Question legacy(std::string command) {
+Command v3(std::initializer_list<std::string> words) { return {.arguments = words, .input = ""}; }
+Command legacy(std::string command) {
   return {.arguments = {}, .input = std::move(command) + "\n"};
 }
 
@@ -222,12 +117,12 @@ Result<void> terminate_clients(const std::string& program, const std::string& pi
                                const Serving& serving, milliseconds patience) {
   for (const Server& server : serving.servers)
     for (const pid_t client : server.clients) {
-      const Question question =
+      const Command command =
           serving.dialect == Dialect::v3
               ? v3({"client", "terminate", std::to_string(client)})
               : legacy(fmt::format("terminate_client {} {}", server.pid, client));
       CORRAL_TRY([[maybe_unused]] const Answer answer,
-                 ask(program, pipe_folder, question, patience));
+                 ask(program, pipe_folder, command, patience));
     }
   return {};
 }
