@@ -61,7 +61,9 @@ nlohmann::json around_json(const Around& around) {
 
 std::string headline(const Plan& plan) {
   if (!plan.layers.empty())
-    return fmt::format("confined by {} (enforced: {})", join_and(layer_texts(plan)), plan.enforced);
+    return fmt::format("confined by {}{} (enforced: {})", join_and(layer_texts(plan)),
+                       plan.open_ways.empty() ? "" : ", but for " + join_and(plan.open_ways),
+                       plan.enforced);
   if (plan.enforced == "existing") return "confined already; nothing is added (enforced: existing)";
   if (plan.refused.empty()) return "nothing to refuse (enforced: none)";
   return "NOT enforced: only variables are set (enforced: none)";
@@ -157,6 +159,7 @@ nlohmann::json to_json(const Plan& plan) {
           {"environment", environment},
           {"limits", limits_json(plan.limits)},
           {"not_covered", plan.not_covered},
+          {"open_ways", plan.open_ways},
           {"general_limits", plan.general_limits},
           {"around", around},
           {"advice", advice},
