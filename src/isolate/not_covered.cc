@@ -37,8 +37,8 @@ void name_processes_outside(Plan& plan, const Request& request, const Host& host
         "against that needs Landlock ABI 6, this kernel has " +
         std::to_string(host.landlock_abi));
   for (const std::string& pipe : host.mps_pipes) {
-    std::string hole = "an MPS server works for whoever reaches " + printable(pipe) +
-                       ", on every GPU that it holds";
+    std::string hole = "the MPS server behind " + printable(pipe) +
+                       " opens every GPU that it was given, once the job is its client";
     if (request.allowed.gpus.size() == 1) {
       const std::string gpu = std::to_string(request.allowed.gpus.front());
       hole += "; one that is confined: corral mps start --gpu " + gpu +

@@ -107,7 +107,9 @@ Folder folder_of(const std::string& base, const std::string& gpu_uuid) {
 Result<std::optional<Daemon>> look(const Folder& folder) {
   const auto file = open_file(folder.record(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file) {
-    if (file.error().sys == ENOENT || file.error().sys == ENOTDIR) return std::nullopt;
+    // A runtime folder that a caller has left over from another user is not ours.
+    if (file.error().sys == ENOENT || file.error().sys == ENOTDIR || file.error().sys == EACCES)
+      return std::nullopt;
     return std::unexpected(file.error());
   }
   struct stat found{};
@@ -128,6 +130,7 @@ Result<std::optional<Daemon>> look(const Folder& folder) {
 
 std::string confinement_text(const Record& record) {
   if (record.enforced == "none") return "NOT confined to it";
+  if (record.enforced == "existing") return "confined to it by what is around it";
   if (record.enforced == kNoOtherGpu) return "its GPU is the only one";
   return "confined to it by " + printable(record.enforced);
 }

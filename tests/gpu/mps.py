@@ -152,6 +152,21 @@ def two_clients(part: results.Part, seen: nvml.Nvml, method: str, pairs: list) -
                   len(listed)])  # fmt: skip
 
 
+def without_the_node(part: results.Part, gpu: nvml.Gpu) -> None:
+    """A job that may open no GPU, and points itself at a daemon that is there."""
+    said = json.loads(corral("mps", "status", "--gpu", str(gpu.index), "--json").stdout)
+    pipe = said["gpus"][0]["pipe"]
+    argv = ["env", "-u", "CUDA_VISIBLE_DEVICES", f"CUDA_MPS_PIPE_DIRECTORY={pipe}", *CLIENT]
+    rows = []
+    for method in METHODS:
+        ended = corral("run", "-q", "--gpus", "none", *confined.method_options(method), "--", *argv)
+        last = " / ".join(ended.tail(1))[:120]
+        part.check(f"without the node, {method}: a client does not work", ended.code != 0 and not said_by(ended), last)
+        rows.append([method, ended.shell_code(), last])
+    part.section("## A client that may not open the GPU's node\n\nUnder `corral run --gpus none`, with the variable set to the pipe of the "
+                 "GPU's daemon.\n\n" + results.table(["method", "exit code", "last words"], rows))  # fmt: skip
+
+
 def shares(part: results.Part, gpu: nvml.Gpu) -> None:
     """What a percentage does to one client alone."""
     rows = []
@@ -273,6 +288,7 @@ def main() -> int:
             head = ["method", "client 1 (4 GiB)", "client 2 (9 GiB)", "processes that NVML lists"]
             part.section("## Two confined clients at once, each with `--mps 50%,8G`\n\nMultiprocessors, free memory and products a second as each client saw them.\n\n"
                          + results.table(head, pairs))  # fmt: skip
+            without_the_node(part, gpus[-1])
             shares(part, gpus[-1])
             endings(part, gpus[-1])
             as_user(part, gpus[-1])

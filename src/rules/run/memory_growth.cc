@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -100,10 +101,25 @@ bool has_job(const GpuRun& gpu) {
          std::ranges::any_of(gpu.processes, &snapshot::GpuProcess::of_job);
 }
 
-// Why the memory may be somebody else's; empty: it is the job's.
-std::string not_the_jobs(const GpuRun& gpu) {
+// Whether a process of the job came to the GPU after the warm-up: each brings memory of its own.
+bool has_newcomer(const Run& run, const GpuRun& gpu) {
+  std::map<pid_t, double> first_s;
+  for (const snapshot::Context& context : run.contexts) {
+    if (context.gpu != gpu.gpu.index || context.denied) continue;
+    const auto [at, fresh] = first_s.try_emplace(context.pid, context.time_s);
+    if (!fresh) at->second = std::min(at->second, context.time_s);
+  }
+  return std::ranges::any_of(
+      first_s, [&](const auto& process) { return process.second > run.duration_s / 3; });
+}
+
+// Why the rise may be of something else than growth; empty: nothing speaks for that.
+std::string doubt(const Run& run, const GpuRun& gpu) {
   if (!std::ranges::all_of(gpu.processes, &snapshot::GpuProcess::of_job))
     return fmt::format("the memory of GPU {} rose, and a process that is not of this job was there",
+                       gpu.gpu.index);
+  if (has_newcomer(run, gpu))
+    return fmt::format("the memory of GPU {} rose, and processes of the job came to it meanwhile",
                        gpu.gpu.index);
   if (gpu.process_list_known != true)
     return fmt::format("the memory of GPU {} rose, and who was there is not known", gpu.gpu.index);
@@ -138,7 +154,7 @@ Outcome check(const Run& run) {
     if (!has_job(gpu)) continue;
     const auto growth = levels_of(gpu, run.duration_s);
     if (!growth || !keeps_rising(*growth)) continue;
-    const std::string why = not_the_jobs(gpu);
+    const std::string why = doubt(run, gpu);
     if (why.empty())
       outcome.findings.push_back(finding_for(gpu, *growth));
     else

@@ -236,5 +236,23 @@ TEST(memory_growth, memory_that_may_be_somebody_elses_is_not_judged) {
   EXPECT_TRUE(said(run, "run.memory-growth").not_checked.empty()) << "not the job's GPU";
 }
 
+TEST(memory_growth, of_a_job_whose_processes_come_one_by_one_is_not_judged) {
+  JobRun run = with_memory([](double t) { return 1000 + 36 * t; });
+  run.contexts.clear();
+  for (const double time_s : {1.0, 90.0, 150.0}) {
+    snapshot::Context context;
+    context.gpu = 1;
+    context.pid = 7;  // one process, with further contexts later
+    context.time_s = time_s;
+    run.contexts.push_back(context);
+  }
+  EXPECT_EQ(said(run, "run.memory-growth").findings.size(), 1U);
+  run.contexts.back().pid = 8;
+  const Said judged = said(run, "run.memory-growth");
+  EXPECT_TRUE(judged.findings.empty());
+  EXPECT_EQ(judged.not_checked,
+            "the memory of GPU 1 rose, and processes of the job came to it meanwhile");
+}
+
 }  // namespace
 }  // namespace corral::rules
