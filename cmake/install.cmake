@@ -5,6 +5,5 @@ if(TARGET corral)
   install(TARGETS corral RUNTIME DESTINATION bin)
 endif()
 install(FILES LICENSE DESTINATION share/doc/corral)
-foreach(document README.md CHANGELOG.md SECURITY.md docs/design.md docs/isolation.md docs/power.md docs/trace-format.md)
-  install(FILES ${document} DESTINATION share/doc/corral OPTIONAL)
-endforeach()
+install(FILES README.md CHANGELOG.md SECURITY.md DESTINATION share/doc/corral)
+install(DIRECTORY docs DESTINATION share/doc/corral)  # they link to each other

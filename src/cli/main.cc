@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     print_out("corral {}\n", kVersion);
     return 0;
   }
-  if (first == "-h" || first == "--help") {
+  if (first == "-h" || first == "--help" || (first == "help" && argc == 2)) {
     print_out("{}", overview());
     return 0;
   }

@@ -26,7 +26,7 @@ struct Texts : WatchTexts {
 
 void add_options(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_option(
-         "--gpus", texts.gpus,
+         "--gpus,--gpu", texts.gpus,
          "the job's GPUs: 1 | 0,2-3 | GPU-2b68 (UUID prefix) | 00:07.0 | MIG-… | all | none;\n"
          "without it nothing is refused, only watched")
       ->envname("CORRAL_GPUS");

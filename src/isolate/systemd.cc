@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/subprocess.h"

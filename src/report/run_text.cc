@@ -52,6 +52,19 @@ std::string given(const Run& run) {
   return gpus.empty() ? "no GPU given" : fmt::format("given GPU {}", ranges(gpus));
 }
 
+// Of the refused nodes those that are no GPU's: what --refuse named.
+std::vector<std::string> refused_besides(const Run& run) {
+  std::vector<std::string> paths;
+  for (const std::string& path : run.confinement.refused) {
+    const bool gpus = std::ranges::any_of(run.gpus, [&](const GpuRun& one) {
+      return one.gpu.node == path ||
+             std::ranges::find(one.gpu.drm_nodes, path) != one.gpu.drm_nodes.end();
+    });
+    if (!gpus && path.find("/nvidia-cap") == path.npos) paths.push_back(printable(path));
+  }
+  return paths;
+}
+
 std::string plain_promise(const Run& run, const TextWriter& w) {
   const snapshot::Confinement& c = run.confinement;
   if (!c.requested && c.nothing_to_refuse) return "watched only: no GPU was refused (see --gpus)";
@@ -63,6 +76,10 @@ std::string plain_promise(const Run& run, const TextWriter& w) {
   const std::vector<unsigned> refused = indices(run, false);
   std::vector<std::string> what;
   if (c.requested && !refused.empty()) what.push_back(fmt::format("GPU {}", ranges(refused)));
+  std::vector<std::string> besides = refused_besides(run);
+  constexpr std::size_t kMostNamed = 3;
+  if (besides.size() > kMostNamed) besides = {fmt::format("{} other nodes", besides.size())};
+  what.insert(what.end(), besides.begin(), besides.end());
   if (what.empty() && !c.refused.empty()) what.push_back(printable(join(c.refused, ", ")));
   const std::string but =
       c.open_ways.empty() ? "" : w.strong(", but for " + join_and(c.open_ways), kYellow);
@@ -98,6 +115,13 @@ std::string watts(const GpuNumbers& n) {
 std::string memory_range(const GpuNumbers& n) {
   if (!n.memory_min_bytes) return "memory unknown";
   return fmt::format("memory {}-{} MiB", mib(*n.memory_min_bytes), mib(*n.memory_max_bytes));
+}
+
+// A context takes hundreds of MiB: where every reading is 0, they were all before or after it.
+std::string memory_words(const GpuRun& gpu, const GpuNumbers& n) {
+  if (gpu.contexts.value_or(0) > 0 && n.memory_max_bytes == 0U)
+    return "memory not read while it was there";
+  return memory_range(n);
 }
 
 std::string contexts(const std::optional<unsigned>& count) {
@@ -139,7 +163,7 @@ void gpu_line(const Run& run, const GpuRun& gpu, TextWriter& w) {
                                              w.verbose() ? remainder(run, gpu) : "")
                                : "";
   w.line("GPU {} {}: {}{}, {}, {}{}", gpu.gpu.index, state_words(run, gpu, w),
-         contexts(gpu.contexts), peak, memory_range(n), watts(n), trouble(gpu));
+         contexts(gpu.contexts), peak, memory_words(gpu, n), watts(n), trouble(gpu));
 }
 
 // On a machine of many GPUs the untouched ones share a line.

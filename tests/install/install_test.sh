@@ -19,7 +19,7 @@ cmake --install "$build" --prefix "$prefix/as told" >"$prefix/log" 2>&1 || {
 mv "$prefix/as told" "$prefix/moved there"
 installed="$prefix/moved there"
 
-for file in bin/corral lib/corral/libcuda.so.1 share/doc/corral/LICENSE; do
+for file in bin/corral lib/corral/libcuda.so.1 share/doc/corral/LICENSE share/doc/corral/docs/mps.md share/doc/corral/docs/measured/README.md; do
   [ -e "$installed/$file" ] || fail "$file was not installed; there is: $(cd "$installed" && find . -type f -o -type l | sort | tr '\n' ' ')"
 done
 [ -x "$installed/bin/corral" ] || fail "bin/corral is not executable"

@@ -15,7 +15,8 @@ std::string help() {
 }
 
 int run(const Arguments& arguments) {
-  if (arguments.options.size() != 1) {
+  // What stands behind a command's name is one of its verbs: they share a page.
+  if (arguments.options.empty()) {
     print_error("{}", help());
     return launch::kUsage;
   }

@@ -68,6 +68,19 @@ std::string prefix(const Mps& mps) {
   return mps.machine.inventory.simulated ? "corral (SIMULATED): " : "corral: ";
 }
 
+// Not every daemon is what was asked for: one that nothing confines is not.
+Result<std::string> runs_already(const MpsOptions& options, const mps::Daemon& daemon) {
+  const bool may_be_open =
+      options.allow_unenforced ||
+      std::ranges::find(options.methods, isolate::Method::env) != options.methods.end();
+  const std::string text =
+      fmt::format("an MPS daemon runs already, pid {}, {}, pipe {}", daemon.record.pid,
+                  mps::confinement_text(daemon.record), printable(daemon.folder.pipe()));
+  if (daemon.record.enforced == "none" && !may_be_open)
+    return fail(text, "end it first: corral mps stop --gpu " + daemon.record.gpu);
+  return text;
+}
+
 Result<std::string> start_one(const MpsOptions& options, const Mps& mps, unsigned index,
                               const std::string& program, const launch::SignalDesk& signals) {
   const gpu::Gpu& gpu = mps.machine.inventory.gpus[index];
@@ -75,9 +88,7 @@ Result<std::string> start_one(const MpsOptions& options, const Mps& mps, unsigne
   const mps::Folder folder = mps::folder_of(mps.bases.front(), gpu.uuid);
   CORRAL_TRY(const Fd lock, mps::take_lock(folder));
   CORRAL_TRY(const auto there, mps::find_daemon(mps.bases, gpu.uuid));
-  if (there && there->alive)
-    return fmt::format("an MPS daemon runs already, pid {}, pipe {}", there->record.pid,
-                       there->folder.pipe());
+  if (there && there->alive) return runs_already(options, *there);
   CORRAL_TRY(const isolate::Plan plan,
              isolate::plan_for(request_for(options, mps, index, program)));
   CORRAL_TRY(const isolate::Prepared prepared, isolate::prepare(plan));

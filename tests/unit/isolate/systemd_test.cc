@@ -70,8 +70,7 @@ TEST_F(FakeBusctl, a_refusal_is_quoted) {
 
 TEST_F(FakeBusctl, a_bus_that_hangs_is_left_behind) {
   says("exec sleep 1000");
-  EXPECT_TRUE(has(trouble(milliseconds{100}), "did not answer within"))
-      << trouble(milliseconds{9});
+  EXPECT_TRUE(has(trouble(milliseconds{100}), "did not answer within")) << trouble(milliseconds{9});
 }
 
 TEST_F(FakeBusctl, a_death_is_no_answer) {

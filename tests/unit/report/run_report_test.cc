@@ -19,6 +19,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 GpuRun gpu(unsigned index, bool allowed) {
   GpuRun out;
   out.gpu.index = index;
+  out.gpu.node = "/dev/nvidia" + std::to_string(index);
   out.gpu.uuid = "GPU-" + std::to_string(index);
   out.gpu.name = "NVIDIA H200";
   out.allowed = allowed;
@@ -158,6 +159,23 @@ TEST(touched, what_the_kernel_refused_was_not_touched) {
   run.gpus[0].contexts.reset();
   EXPECT_EQ(touched(run, run.gpus[0]), false);
   EXPECT_EQ(touched(run, run.gpus[1]), true) << "its context was seen";
+}
+
+TEST(text, what_was_refused_beside_the_gpus_is_named) {
+  JobRun run = clean_run();
+  run.confinement.refused.push_back("/dev/kvm");
+  EXPECT_NE(run_text(run, {}, {}).find("could not open GPU 0 and /dev/kvm ("), std::string::npos);
+  run.confinement.refused.insert(run.confinement.refused.end(), {"/a", "/b", "/c"});
+  EXPECT_NE(run_text(run, {}, {}).find("could not open GPU 0 and 4 other nodes ("),
+            std::string::npos);
+}
+
+TEST(text, a_context_that_no_reading_saw_is_not_said_to_take_nothing) {
+  JobRun run = clean_run();
+  for (Sample& sample : run.gpus[1].samples) sample.memory_used_bytes = 0;
+  EXPECT_NE(run_text(run, {}, {}).find("1 context, memory not read while it was there"),
+            std::string::npos)
+      << run_text(run, {}, {});
 }
 
 TEST(text, a_clean_run_takes_three_lines_on_two_gpus) {
