@@ -160,7 +160,10 @@ Result<std::vector<power::Change>> plan(const PowerOptions& options, const Power
   std::vector<power::Card> cards;
   for (const unsigned index : power.selection.gpus) {
     CORRAL_TRY(power::Card card, power::find_card(*power.nvml, power.inventory.gpus[index]));
-    CORRAL_CHECK(power::check_free(power.folder, card.uuid));
+    // A dry run puts nothing back: what a killed holder left is not in the way of the real one.
+    const bool held =
+        std::ranges::find(power.held, card.uuid, &power::JournalEntry::gpu) != power.held.end();
+    if (!options.dry_run || held) CORRAL_CHECK(power::check_free(power.folder, card.uuid));
     cards.push_back(std::move(card));
   }
   return power::plan_cap(*power.nvml, cards, options.milliwatts);
