@@ -57,7 +57,8 @@ Result<JoinedMps> join_mps(const mps::Share& share, const gpu::OpenedMachine& ma
       mps::base_folders(machine.machine, ::geteuid(), std::getenv("XDG_RUNTIME_DIR"));
   CORRAL_TRY(const auto daemon, mps::find_daemon(bases, gpu.uuid));
   const std::string hint = fmt::format("start one: corral mps start --gpu {}", gpu.index);
-  if (!daemon) return fail(fmt::format("--mps: GPU {} has no MPS daemon of Corral's", gpu.index), hint);
+  if (!daemon)
+    return fail(fmt::format("--mps: GPU {} has no MPS daemon of Corral's", gpu.index), hint);
   if (!daemon->alive)
     return fail(fmt::format("--mps: GPU {}'s MPS daemon was killed (pid {})", gpu.index,
                             daemon->record.pid),

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/command.h"
@@ -73,11 +74,11 @@ Result<std::string> runs_already(const MpsOptions& options, const mps::Daemon& d
   const bool may_be_open =
       options.allow_unenforced ||
       std::ranges::find(options.methods, isolate::Method::env) != options.methods.end();
-  const std::string text =
+  std::string text =
       fmt::format("an MPS daemon runs already, pid {}, {}, pipe {}", daemon.record.pid,
                   mps::confinement_text(daemon.record), printable(daemon.folder.pipe()));
   if (daemon.record.enforced == "none" && !may_be_open)
-    return fail(text, "end it first: corral mps stop --gpu " + daemon.record.gpu);
+    return fail(std::move(text), "end it first: corral mps stop --gpu " + daemon.record.gpu);
   return text;
 }
 

@@ -33,8 +33,8 @@ bool is_expected(const snapshot::Run& run, const snapshot::GpuRun& gpu,
 std::string title(const snapshot::GpuProcess& process, unsigned gpu) {
   if (is_server(process))
     return fmt::format(
-        "an MPS server, pid {}, was on GPU {}: it works for its clients on every "
-        "GPU that its daemon was given",
+        "an MPS server, pid {}, was on GPU {}: it opens every GPU that its daemon "
+        "was given",
         process.pid, gpu);
   return fmt::format("pid {} ({}), not of this job, was on GPU {}", process.pid,
                      process.command.empty() ? "command not readable" : printable(process.command),
