@@ -3,9 +3,11 @@
 // v2 has here stands for those of the limits, which v1 may hold.
 #include "isolate/settle.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "host/cgroup.h"
@@ -48,6 +51,11 @@ class Settling : public testing::Test {
     top_ = v2_root();
     CORRAL_NEEDS("cgroup2", !top_.empty(),
                  "no v2 group with controllers that we may make groups in");
+    // Tests run beside each other, and each switches the controller off again at its end.
+    auto lock = open_file(top_, O_RDONLY | O_DIRECTORY);
+    ASSERT_TRUE(lock) << lock.error().what;
+    lock_ = *std::move(lock);
+    ASSERT_EQ(::flock(lock_.get(), LOCK_EX), 0);
     controller_ = words_of(top_ + "/cgroup.controllers").front();
     const auto on = pass_on(top_, {controller_});
     ASSERT_TRUE(on) << on.error().what;
@@ -73,6 +81,7 @@ class Settling : public testing::Test {
   }
   V2Places places(bool as_root) const { return find_v2_places(host::Root(), Manager{}, as_root); }
 
+  Fd lock_;
   std::string top_;
   std::string group_;
   std::string controller_;
