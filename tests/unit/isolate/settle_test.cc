@@ -49,7 +49,7 @@ class Settling : public testing::Test {
  protected:
   void SetUp() override {
     top_ = v2_root();
-    CORRAL_NEEDS("cgroup2", !top_.empty(),
+    CORRAL_NEEDS("cgroup2-controller", !top_.empty(),
                  "no v2 group with controllers that we may make groups in");
     // Tests run beside each other, and each switches the controller off again at its end.
     auto lock = open_file(top_, O_RDONLY | O_DIRECTORY);
