@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "host/boot.h"
 #include "host/proc.h"
+#include "isolate/command_words.h"
 #include "mps/control.h"
 
 namespace corral::mps {
@@ -46,11 +47,6 @@ bool is_alive(const Record& record) {
   const auto stat = host::read_stat(host::Root(), record.pid);
   return now && *now == record.boot_id && stat && stat->start_ticks == record.start_ticks &&
          stat->state != 'Z' && stat->comm == kControlComm;
-}
-
-std::string_view base_name(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == path.npos ? path : path.substr(slash + 1);
 }
 
 }  // namespace
@@ -157,7 +153,7 @@ bool is_control_daemon(const std::vector<std::string>& arguments) {
   // An interpreter may stand before it.
   const auto program = std::ranges::find(
       arguments.begin(), arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
-      kControlProgram, [](const std::string& word) { return base_name(word); });
+      kControlProgram, [](const std::string& word) { return isolate::base_name(word); });
   if (program == arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)))
     return false;
   constexpr std::string_view kLong[] = {"--daemon", "--foreground", "--forground"};

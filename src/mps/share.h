@@ -30,7 +30,7 @@ std::string share_text(const Share& share);
 
 // The variables that make a process a client of the server behind `pipe_folder`, with that share.
 // CUDA_MPS_PINNED_DEVICE_MEM_LIMIT takes the device's number in the server, which is 0 where a
-// server has one device (driver 580 obeys its UUID too, older ones were reported not to).
+// server has one device.
 std::vector<isolate::Setting> client_settings(const Share& share, const std::string& pipe_folder,
                                               const std::string& log_folder);
 
